@@ -1,0 +1,1 @@
+"""Preflight, generations, apply, gate run, rollback, history: the order of things, and only here."""

@@ -1,0 +1,1 @@
+"""What looks at a running service from outside. Only reads."""

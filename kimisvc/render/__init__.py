@@ -1,0 +1,1 @@
+"""`Profile` and templates to the texts of systemd units. Pure: no file, no clock, no host."""
