@@ -1,0 +1,144 @@
+"""apply: the main job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kimisvc.cli import doors
+from kimisvc.cli.options import Form, as_json, profile_argument
+from kimisvc.cli.output import emit_json, speed, table, verdict_json
+from kimisvc.cli.profile import usable
+from kimisvc.errors import KimisvcError
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.apply import Applied, Checks, Wish
+    from kimisvc.deploy.box import Box
+
+
+@click.command()
+@profile_argument
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--overwrite", is_flag=True, help="Overwrite hand-edited units; a copy is kept.")
+@click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
+@as_json
+def apply(  # noqa: FBT001 - flags of a command line arrive as booleans and end here
+    profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: Form
+) -> int:
+    """Make PROFILE the running service of this box, proven, or roll back.
+
+    Checks the profile and the host, installs the units, restarts only what
+    changed, waits for the gate: readiness, golden questions, decode
+    throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
+    connection, leaves the gate at work: `kimisvc status --follow` shows it again.
+    """
+    from kimisvc.deploy.apply import Following, HandEdits, Wish
+    from kimisvc.profile.resolved import to_toml
+
+    found = doors.checked(profile)
+    wanted = usable(found)
+    wish = Wish(
+        profile=wanted,
+        path=doors.find_profile(profile),
+        written=found.text,
+        resolved=to_toml(wanted),
+        units=doors.units_of(wanted),
+        actor=doors.actor(),
+        hand_edits=HandEdits.OVERWRITE if overwrite else HandEdits.REFUSE,
+        following=Following.LEAVE if no_follow else Following.FOLLOW,
+    )
+    from kimisvc.host.systemd import Systemd
+
+    if not dry_run:
+        doors.need_root("apply")
+    with Systemd() as systemd:
+        box = doors.box(systemd, wanted.service.instance)
+        if dry_run:
+            _show_plan(box, wish, form)
+            return 0
+        return _apply(box, wish, form)
+
+
+def _apply(box: Box, wish: Wish, form: Form) -> int:
+    from kimisvc.cli.reporter import reporter
+    from kimisvc.deploy.apply import apply as carry_out
+
+    try:
+        with reporter() as shown:
+            done = carry_out(box, wish, _checks(box), shown)
+    except KeyboardInterrupt:
+        click.echo(
+            "\nkimisvc: left; the gate goes on and decides without you."
+            f" Follow again with: kimisvc status --follow --instance {box.layout.instance}",
+            err=True,
+        )
+        raise
+    emit_json(applied_json(done)) if form is Form.JSON else click.echo(applied_text(done))
+    return int(done.ending.outcome.exit_status)
+
+
+def _checks(box: Box) -> Checks:
+    from kimisvc.deploy.apply import Checks
+    from kimisvc.deploy.preflight import facts, preflight, prepare, verify
+
+    place = box.layout.place
+    return Checks(
+        preflight=lambda profile: preflight(profile, place),
+        verify=verify,
+        prepare=lambda: prepare(place),
+        facts=lambda profile: facts(profile, box.systemd),
+    )
+
+
+def _show_plan(box: Box, wish: Wish, form: Form) -> None:
+    from kimisvc.cli.plan import plan_json, plan_text
+    from kimisvc.deploy.box import plan_for
+
+    plan = plan_for(box, wish.resolved, wish.units)
+    if form is Form.JSON:
+        emit_json(plan_json(plan))
+        return
+    current = box.generations.current()
+    try:
+        before = current.settings() if current else None
+    except KimisvcError:
+        before = None  # a generation of another kimisvc: the units still tell
+    click.echo(plan_text(plan, before, wish.profile))
+
+
+def applied_json(done: Applied) -> dict[str, Any]:
+    """Given what an apply did, return its JSON object, as DESIGN fixes it."""
+    ending = done.ending
+    return {
+        "outcome": ending.outcome.value,
+        **verdict_json(ending.verdict),
+        "reason": ending.reason,
+        "generation": done.generation,
+        "previous_generation": done.previous,
+        "restarted": list(done.restarted),
+        "copies": [str(copy) for copy in done.copies],
+        "exit": int(ending.outcome.exit_status),
+    }
+
+
+def applied_text(done: Applied) -> str:
+    """Given what an apply did, return the verdict and a short table of before and after."""
+    ending = done.ending
+    verdict = ending.verdict.verdict.kind.value if ending.verdict else ""
+    lines = [f"{' '.join(filter(None, (verdict, ending.outcome.value)))}: {ending.reason}"]
+    lines += [f"hand-edited unit kept as {copy}" for copy in done.copies]
+    shown = (
+        ("before", done.before),
+        (f"generation {done.generation}", ending.verdict),
+        ("restored", ending.restored),
+    )
+    rows = [
+        (name, str(row.profile), row.verdict.kind.value, speed(row.decode_tok_s),
+         f"{row.ttft_s:.3f} s" if row.ttft_s is not None else "")
+        for name, row in shown
+        if row is not None
+    ]  # fmt: skip
+    if rows:
+        lines.append(table(rows, ("", "profile", "verdict", "decode throughput", "TTFT")))
+    return "\n".join(lines)

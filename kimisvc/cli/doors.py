@@ -1,0 +1,113 @@
+"""Builds the real doors for a command: what tests replace, commands get from here."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.layout import Layout
+from kimisvc.errors import KimisvcError
+from kimisvc.records import Installation
+from kimisvc.shipped import shipped
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.box import Box
+    from kimisvc.host.systemd import Systemd
+    from kimisvc.host.vllm_api import VllmApi
+    from kimisvc.profile.loader import Checked
+    from kimisvc.records import Profile, UnitFile
+
+DEFAULT_INSTANCE = "kimi"
+API_KEY = "VLLM_API_KEY"  # noqa: S105 - the name of the variable, not a key
+
+
+def installation() -> Installation:
+    """Return where this kimisvc lives, as units will call it."""
+    return Installation(kimisvc=Path(sys.executable).parent / "kimisvc")
+
+
+def instance_or_default(name: str | None) -> str:
+    """Given what the operator said, return the instance: theirs, the only one, or "kimi"."""
+    if name is not None:
+        return name
+    state = installation().state
+    there = sorted(p.name for p in state.iterdir() if (p / "generations").is_dir()) if (
+        state.is_dir()
+    ) else []
+    if len(there) > 1 and DEFAULT_INSTANCE not in there:
+        raise KimisvcError(
+            "which-instance",
+            f"this box has the instances {', '.join(there)}",
+            hint="say which one with --instance",
+        )
+    return there[0] if len(there) == 1 else DEFAULT_INSTANCE
+
+
+def box(systemd: Systemd, instance: str) -> Box:
+    """Given an open door to systemd and an instance, return its box."""
+    from kimisvc.deploy.box import Box
+
+    return Box(Layout(installation(), instance), systemd)
+
+
+def checked(path: str) -> Checked:
+    """Given a profile's path, or the name of a shipped one, return what checking it found."""
+    from kimisvc.profile.loader import check
+
+    return check(find_profile(path), shipped("profiles"))
+
+
+def find_profile(path: str) -> Path:
+    """Given a path or a bare name, return the file: an existing path first, then a shipped name."""
+    given = Path(path)
+    named = shipped("profiles") / f"{path.removesuffix('.toml')}.toml"
+    if not given.exists() and given.name == path and named.is_file():
+        return named
+    return given
+
+
+def units_of(profile: Profile) -> tuple[UnitFile, ...]:
+    """Given a profile, return the units it becomes on this box."""
+    from kimisvc.render.units import render
+
+    return render(profile, templates(), installation())
+
+
+def templates() -> dict[str, str]:
+    """Return the shipped unit templates, by file name."""
+    return {path.name: path.read_text() for path in sorted(shipped("units").iterdir())}
+
+
+def api(profile: Profile) -> VllmApi:
+    """Given a profile, return the door to its server; the key comes from the environment."""
+    from kimisvc.host.vllm_api import VllmApi
+
+    return VllmApi(base_url(profile), os.environ.get(API_KEY))
+
+
+def base_url(profile: Profile) -> str:
+    """Given a profile, return where its server is reached from this box."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(  # noqa: S104 - read, not bound
+        profile.vllm.host, profile.vllm.host
+    )
+    return f"http://{f'[{host}]' if ':' in host else host}:{profile.vllm.port}"
+
+
+def actor() -> str:
+    """Return who called: behind sudo, the one before it."""
+    sudo = os.environ.get("SUDO_USER")
+    if sudo:
+        return sudo
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def need_root(what: str) -> None:
+    """Given what is about to be done, raise KimisvcError unless we are root."""
+    if os.geteuid() != 0:
+        raise KimisvcError("not-root", f"{what} needs root", hint="run it with sudo")

@@ -1,0 +1,141 @@
+"""`kimisvc`: the group of commands, and the one place where errors become output and a status.
+
+Commands are loaded when they are called, so that `--version` and help stay
+quick on a busy box.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from kimisvc import __version__
+from kimisvc.errors import (
+    ExitStatus,
+    KimisvcError,
+    PreflightRefusedError,
+    ProfileRefusedError,
+)
+
+COMMANDS = {
+    "check": ("profile", "Check a profile: every problem at once, nothing touched."),
+    "render": ("profile", "Print the systemd units a profile becomes."),
+    "diff": ("profile", "Show what apply would change on this box."),
+    "apply": ("apply", "Make a profile the running service: install, start, prove, or roll back."),
+    "status": ("status", "What runs now, how fast it was, and whether it is what was applied."),
+    "probe": ("probe", "Measure the running service: single-stream decode throughput, TTFT."),
+    "rollback": ("rollback", "Go back to the last accepted generation, or to any other."),
+    "history": ("history", "Starts, verdicts, applies and rollbacks, newest last."),
+    "doctor": ("doctor", "Look at this host: would a profile run here, and if not, why."),
+    "gate": ("unit", "Prove the start that runs (called by the gate unit)."),
+    "settle": ("unit", "Keep what the gate found (called by the gate unit)."),
+}
+"""Each command, the module that holds it, and the line of help the overview shows."""
+FOR_UNITS = ("gate", "settle")
+INTERRUPTED = 130
+"""128 + SIGINT, what a shell reports of a command ended by Ctrl-C."""
+
+
+class Commands(click.Group):
+    """The group; a command's module is imported when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands an operator may call, in the order of the work."""
+        del ctx
+        return [name for name in COMMANDS if name not in FOR_UNITS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Given a command's name, return it; None if there is no such command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"kimisvc.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the overview from the table, without importing every command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Given arguments, find the command; say the nearest name for a mistyped one."""
+        import difflib
+
+        name = args[0] if args else ""
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        if name not in COMMANDS and not name.startswith("-") and near:
+            ctx.fail(f"No such command {name!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 done, 1 failed, 2 usage, 3 profile refused, 4 rolled back and proven,"
+    " 5 failed and nothing restored, 6 inconclusive, 7 preflight refused, 75 locked.",
+)
+@click.version_option(__version__, prog_name="kimisvc", message="%(prog)s %(version)s")
+def kimisvc() -> None:
+    """Turn a TOML tuning profile into a proven vLLM service on this box.
+
+    A profile is checked, rendered to systemd units, installed, started, asked
+    golden questions and measured; one that fails is rolled back to the last
+    one that passed.
+
+    \b
+      kimisvc check profiles/ll_ring.toml       is the profile sound?
+      kimisvc apply profiles/ll_ring.toml       make it the service
+      kimisvc status --follow                   watch a load
+    """
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Given command line arguments (default: the process's own), run and exit with a status."""
+    sys.exit(main(arguments))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Given command line arguments, run the command and return its exit status."""
+    try:
+        result: Any = kimisvc.main(arguments, prog_name="kimisvc", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return _interrupted()
+    except KimisvcError as error:
+        _show(error)
+        return int(error.exit_status)
+    except KeyboardInterrupt:
+        return _interrupted()
+    except BrokenPipeError:
+        # The reader of our output has gone (head, a closed terminal). Keep the
+        # interpreter from complaining once more when it flushes at exit.
+        sys.stdout = None
+        return int(ExitStatus.FAILED)
+    return result if isinstance(result, int) else int(ExitStatus.DONE)
+
+
+def _show(error: KimisvcError) -> None:
+    from kimisvc.cli.output import problem_lines
+
+    if isinstance(error, ProfileRefusedError):
+        lines = problem_lines(error.problems)
+    elif isinstance(error, PreflightRefusedError):
+        lines = [f"{error.message}:", *problem_lines(error.reasons)]
+    else:
+        lines = [f"{error.message}"]
+    click.echo("\n".join(["kimisvc: " + lines[0], *lines[1:]]), err=True)
+    if error.hint:
+        click.echo(f"  hint: {error.hint}", err=True)
+
+
+def _interrupted() -> int:
+    click.echo("\ninterrupted", err=True)
+    return INTERRUPTED

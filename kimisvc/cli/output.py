@@ -1,0 +1,88 @@
+"""How answers are written: tables for people, JSON for programs. stdout is the answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kimisvc.deploy.history import VerdictRow
+    from kimisvc.records import Interval, Problem
+
+
+def emit_json(value: Any) -> None:
+    """Given any JSON value, print it as the answer."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def problem_lines(problems: Iterable[Problem]) -> list[str]:
+    """Given problems, return a line each: file:line: key: severity: message."""
+    from kimisvc.profile.problems import format_problem
+
+    return [format_problem(problem) for problem in problems]
+
+
+def problem_json(problem: Problem) -> dict[str, Any]:
+    """Given a problem, return its JSON object, as DESIGN fixes it."""
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "key": problem.key,
+        "severity": problem.severity.value,
+        "message": problem.message,
+    }
+
+
+def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> str:
+    """Given rows of cells, return them in aligned columns."""
+    everything = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
+    if not everything:
+        return ""
+    widths = [max(len(row[i]) for row in everything) for i in range(len(everything[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in everything
+    ]
+    return "\n".join(lines)
+
+
+def speed(interval: Interval | None) -> str:
+    """Given a decode throughput, return it with its interval: `81.4 tok/s (81.1 to 81.7)`."""
+    if interval is None:
+        return "not measured"
+    return f"{interval.mean:.4g} tok/s ({interval.low:.4g} to {interval.high:.4g})"
+
+
+def moment(at: float) -> str:
+    """Given a moment, return it in local time, as ISO 8601 to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def span(seconds: float) -> str:
+    """Given seconds, return them short: `36m 05s`, `41s`, `0.4s`."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+
+
+def verdict_json(row: VerdictRow | None) -> dict[str, Any]:
+    """Given a verdict of the history, return the keys that every JSON answer shares."""
+    speed_seen = row.decode_tok_s if row else None
+    return {
+        "verdict": row.verdict.kind.value if row else None,
+        "reason": row.verdict.reason if row else None,
+        "decode_tok_s": speed_seen.mean if speed_seen else None,
+        "decode_tok_s_low": speed_seen.low if speed_seen else None,
+        "decode_tok_s_high": speed_seen.high if speed_seen else None,
+        "ttft_s": row.ttft_s if row else None,
+        "engine_decode_tok_s": row.engine_decode_tok_s if row else None,
+    }

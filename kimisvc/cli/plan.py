@@ -1,0 +1,38 @@
+"""Writes a plan for people and programs: the same for `diff` and `apply --dry-run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.plan import Plan
+    from kimisvc.records import Profile
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Given a plan, return its JSON object."""
+    return {
+        "action": plan.action.name.lower(),
+        "why": plan.why,
+        "units": [{"name": u.name, "change": u.change.value, "diff": u.diff} for u in plan.units],
+        "hand_edits": [edit.unit for edit in plan.hand_edits],
+    }
+
+
+def plan_text(plan: Plan, before: Profile | None, wanted: Profile) -> str:
+    """Given a plan and the two profiles, return what would happen: settings, units, processes."""
+    from kimisvc.profile.differences import differences
+
+    lines = []
+    if before is not None:
+        lines += [f"  {key}: {old} -> {new}" for key, old, new in differences(before, wanted)]
+        if lines:
+            lines.insert(0, f"settings, from {before.name} to {wanted.name}:")
+    for unit in plan.units:
+        if unit.diff:
+            lines += [f"{unit.name}: {unit.change.value}", unit.diff.rstrip("\n")]
+    for edit in plan.hand_edits:
+        lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite:")
+        lines.append(edit.diff)
+    lines.append(f"would do: {plan.action.value} ({plan.why})")
+    return "\n".join(lines)

@@ -1,0 +1,93 @@
+"""check, render, diff: what can be said of a profile before anything is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kimisvc.cli import doors
+from kimisvc.cli.options import Form, as_json, profile_argument
+from kimisvc.cli.output import emit_json, problem_json, problem_lines
+from kimisvc.errors import ExitStatus, KimisvcError, ProfileRefusedError
+
+if TYPE_CHECKING:
+    from kimisvc.profile.loader import Checked
+    from kimisvc.records import Profile
+
+
+def usable(found: Checked) -> Profile:
+    """Given what a check found, return the profile and print its warnings. Raise if it is refused."""
+    if found.profile is None:
+        raise ProfileRefusedError(found.problems)
+    for line in problem_lines(found.problems):
+        click.echo(line, err=True)
+    return found.profile
+
+
+@click.command()
+@profile_argument
+@as_json
+def check(profile: str, form: Form) -> int:
+    """Check PROFILE: every problem at once, with file, line and key. Touches nothing.
+
+    PROFILE is a file, or the name of a shipped profile (cpu_smollm2, baseline,
+    ll_ring). Exit status 0: sound; 3: refused.
+    """
+    found = doors.checked(profile)
+    refused = found.profile is None
+    if form is Form.JSON:
+        emit_json({"problems": [problem_json(problem) for problem in found.problems]})
+    elif refused:
+        raise ProfileRefusedError(found.problems)
+    else:
+        for line in problem_lines(found.problems):
+            click.echo(line, err=True)
+        click.echo(f"{profile}: sound")
+    return int(ExitStatus.PROFILE_REFUSED if refused else ExitStatus.DONE)
+
+
+@click.command()
+@profile_argument
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Write the units into DIR instead of printing them.",
+)  # fmt: skip
+def render(profile: str, output: Path | None) -> None:
+    """Print the systemd units that PROFILE becomes. Touches nothing on the host."""
+    units = doors.units_of(usable(doors.checked(profile)))
+    if output is None:
+        click.echo("\n".join(f"# ===== {unit.name}\n{unit.text}" for unit in units), nl=False)
+        return
+    from kimisvc.host import files
+
+    files.make_folder(output)
+    for unit in units:
+        files.write_atomic(output / unit.name, unit.text, mode=0o644)
+        click.echo(str(output / unit.name))
+
+
+@click.command()
+@profile_argument
+@as_json
+def diff(profile: str, form: Form) -> None:
+    """Show what `apply PROFILE` would change here: settings, units, and what would restart."""
+    from kimisvc.cli.plan import plan_json, plan_text
+    from kimisvc.deploy.box import plan_for
+    from kimisvc.host.systemd import Systemd
+    from kimisvc.profile.resolved import to_toml
+
+    wanted = usable(doors.checked(profile))
+    with Systemd() as systemd:
+        box = doors.box(systemd, wanted.service.instance)
+        plan = plan_for(box, to_toml(wanted), doors.units_of(wanted))
+        current = box.generations.current()
+        try:
+            before = current.settings() if current else None
+        except KimisvcError:
+            before = None  # a generation of another kimisvc: the units still tell
+        if form is Form.JSON:
+            emit_json(plan_json(plan))
+        else:
+            click.echo(plan_text(plan, before, wanted))

@@ -1,0 +1,194 @@
+"""apply: profile in, proven service out, or the last proven one again. The order of things.
+
+check, render, plan, preflight, verify, write the generation, switch, restart,
+follow. Until the switch nothing on the box has changed; after it the units
+do the work, and an operator who leaves changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.box import (
+    SWITCH_WAIT,
+    Box,
+    install,
+    keep_copies,
+    plan_for,
+    set_going,
+)
+from kimisvc.deploy.follow import Reporter, Watch, follow
+from kimisvc.deploy.generations import Draft, Generation
+from kimisvc.deploy.history import ApplyRow
+from kimisvc.deploy.outcome import Ending, Outcome
+from kimisvc.deploy.plan import Action, Plan
+from kimisvc.errors import KimisvcError, PreflightRefusedError
+from kimisvc.host import files
+from kimisvc.records import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kimisvc.deploy.history import VerdictRow
+    from kimisvc.records import Profile, UnitFile
+
+
+class HandEdits(Enum):
+    """What to do with units that were edited by hand."""
+
+    REFUSE = "refuse"
+    OVERWRITE = "overwrite"
+
+
+class Following(Enum):
+    """Whether a command waits for the verdict."""
+
+    FOLLOW = "follow"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be applied: a checked profile and everything made from it, before the box is asked."""
+
+    profile: Profile
+    path: Path
+    written: str
+    resolved: str
+    units: tuple[UnitFile, ...]
+    actor: str
+    hand_edits: HandEdits = HandEdits.REFUSE
+    following: Following = Following.FOLLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What looks at the host before anything is changed; each returns what stands in the way."""
+
+    preflight: Callable[[Profile], tuple[Problem, ...]]
+    verify: Callable[[tuple[UnitFile, ...]], tuple[Problem, ...]]
+    prepare: Callable[[], None]
+    facts: Callable[[Profile], Mapping[str, str | float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an apply did and how it ended."""
+
+    ending: Ending
+    generation: int
+    previous: int | None = None
+    restarted: tuple[str, ...] = ()
+    before: VerdictRow | None = None
+    copies: tuple[Path, ...] = field(default=())
+
+
+def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
+    """Given a wish, bring it about on the box and return how it ended.
+
+    Raise LockedError when another kimisvc is at work on the instance,
+    PreflightRefusedError when the host or a hand edit stands in the way
+    (nothing is changed then), KimisvcError when a door fails.
+    """
+    files.make_folder(box.layout.runtime)
+    with files.Lock(box.layout.operator_lock):
+        plan = plan_for(box, wish.resolved, wish.units)
+        _refuse(wish, plan, checks, reporter)
+        previous = box.generations.current()
+        if plan.action is Action.NOTHING and previous is not None:
+            return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
+        return _carry_out(box, wish, checks, plan, reporter)
+
+
+def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
+    """Raise what stands in the way. Preflight is for a load: without one the host is not asked."""
+    reasons: list[Problem] = []
+    if wish.hand_edits is HandEdits.REFUSE:
+        reasons += [
+            Problem(
+                f"was edited by hand; kimisvc does not overwrite that:\n{edit.diff}\n"
+                f"keep the edit in a drop-in (systemctl edit {edit.unit}), or say --overwrite"
+                " (a copy is kept)",
+                file=edit.unit,
+            )
+            for edit in plan.hand_edits
+        ]
+    if plan.action is Action.RESTART:
+        reporter.step("looking at the host")
+        reasons += checks.preflight(wish.profile)
+    if plan.written:
+        reasons += checks.verify(wish.units)
+    if reasons:
+        raise PreflightRefusedError(reasons)
+
+
+def _carry_out(box: Box, wish: Wish, checks: Checks, plan: Plan, reporter: Reporter) -> Applied:
+    from kimisvc.deploy.plan import Standing
+
+    previous = box.generations.current()
+    history = box.history
+    before = _last_accepted(box)
+    checks.prepare()
+    with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+        copies = keep_copies(box, plan)
+        if plan.standing is Standing.SAME and previous is not None:
+            generation = previous
+        else:
+            generation = box.generations.add(_draft(wish, checks), box.now())
+            reporter.step(f"generation {generation.label} written")
+        since = box.now()
+        keeps_acceptance = plan.action is Action.RECORD
+        if generation is not previous or plan.written:
+            install(box, generation, wish.units)
+        if keeps_acceptance:
+            box.generations.accept(generation)
+        row = ApplyRow(
+            since, None, generation.number, previous.number if previous else None,
+            wish.profile.name, wish.actor, (), None, None,
+        )  # fmt: skip
+        apply_id = history.begin_apply(row)
+        restarted = set_going(box, plan)
+    reporter.step(plan.why)
+    ending = _end(box, wish, plan, generation, since, reporter)
+    history.end_apply(apply_id, box.now(), ending.outcome.value, ending.outcome.exit_status)
+    return Applied(ending, generation.number, row.previous, restarted, before, copies)
+
+
+def _end(
+    box: Box, wish: Wish, plan: Plan, generation: Generation, since: float, reporter: Reporter
+) -> Ending:
+    if plan.action is Action.RECORD:
+        return Ending(Outcome.RECORDED, plan.why)
+    if wish.following is Following.LEAVE:
+        return Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
+    watch = Watch(box.layout, box.systemd, box.history, box.clock, box.sleep)
+    if plan.action is Action.FOLLOW:
+        since = _gate_began(box, since)
+    return follow(watch, generation.number, since, reporter)
+
+
+def _gate_began(box: Box, now: float) -> float:
+    """A gate already at work began before now; its verdict must not be missed."""
+    began = box.systemd.state(box.layout.units.gate).started_at
+    return began or now
+
+
+def _draft(wish: Wish, checks: Checks) -> Draft:
+    return Draft(
+        wish.profile.name, wish.written, wish.resolved, wish.units, checks.facts(wish.profile)
+    )
+
+
+def _last_accepted(box: Box) -> VerdictRow | None:
+    accepted = box.generations.accepted()
+    if accepted is None:
+        return None
+    try:
+        rows = box.history.verdicts()
+    except KimisvcError:
+        return None  # a damaged history hides the comparison, it does not stop an apply
+    return next((v for v in rows if v.generation == accepted.number), None)

@@ -1,0 +1,131 @@
+"""One instance on one box: everything a command needs of the world, in one frozen value.
+
+The command line builds it with the real doors; tests build it with others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.generations import Generation, Generations
+from kimisvc.deploy.history import History
+from kimisvc.deploy.plan import Plan, Situation, Standing, make_plan
+from kimisvc.host import files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kimisvc.deploy.layout import Layout
+    from kimisvc.host.systemd import Systemd
+    from kimisvc.records import UnitFile
+
+SWITCH_WAIT = 30.0
+"""How long a switch waits for another switch of the same instance (s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The doors and the state of one instance."""
+
+    layout: Layout
+    systemd: Systemd
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def generations(self) -> Generations:
+        """The generations of this instance."""
+        return Generations(self.layout)
+
+    @property
+    def history(self) -> History:
+        """The history of this instance."""
+        return History(self.layout.history)
+
+
+def installed_units(layout: Layout) -> dict[str, str | None]:
+    """Given an instance, return the texts of its installed units; None where there is none."""
+    units = layout.units
+    names = (units.service, units.gate, units.rollback, units.target)
+    texts: dict[str, str | None] = {}
+    for name in names:
+        path = layout.installed(name)
+        texts[name] = files.read_text(path) if path.exists() else None
+    return texts
+
+
+def survey(box: Box, resolved: str) -> Situation:
+    """Given the resolved profile that is wanted, read all of the box that a plan is made from."""
+    current = box.generations.current()
+    accepted = box.generations.accepted()
+    if current is None:
+        standing = Standing.FIRST
+    else:
+        standing = Standing.SAME if current.resolved() == resolved else Standing.OTHER
+    names = box.layout.units
+    return Situation(
+        names=names,
+        standing=standing,
+        installed=installed_units(box.layout),
+        ours={unit.name: unit.text for unit in current.units()} if current else {},
+        service=box.systemd.state(names.service),
+        gate=box.systemd.state(names.gate),
+        accepted=current is not None and accepted is not None and current.number == accepted.number,
+    )
+
+
+def plan_for(box: Box, resolved: str, units: Sequence[UnitFile]) -> Plan:
+    """Given a resolved profile and its units, return what applying it would do."""
+    return make_plan(survey(box, resolved), units)
+
+
+def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
+    """Given a plan, copy each hand-edited unit aside before it is overwritten; return the copies."""
+    copies = []
+    for edit in plan.hand_edits:
+        text = files.read_text(box.layout.installed(edit.unit))
+        copy = box.layout.overwritten / f"{edit.unit}.{int(box.now())}"
+        files.make_folder(copy.parent)
+        files.write_atomic(copy, text, mode=0o644)
+        copies.append(copy)
+    return tuple(copies)
+
+
+def install(box: Box, generation: Generation, units: Sequence[UnitFile]) -> None:
+    """Given a generation and its units, make them the installed ones, atomically each.
+
+    The symlink goes first: were the box to lose power in between, the gate
+    sees that the units are not those of the current generation and says so.
+    """
+    names = box.layout.units
+    box.generations.make_current(generation)
+    there = installed_units(box.layout)
+    for unit in units:
+        if there.get(unit.name) != unit.text:
+            files.write_atomic(box.layout.installed(unit.name), unit.text, mode=0o644)
+    box.systemd.reload()
+    box.systemd.enable((names.service, names.target))
+
+
+def set_going(box: Box, plan: Plan) -> tuple[str, ...]:
+    """Given a plan whose units are installed, restart what it says; return what was restarted.
+
+    `reset_failed` comes first: a start by hand counts against the start limit too.
+    """
+    from kimisvc.deploy.plan import Action
+
+    names = box.layout.units
+    for name in (names.service, names.gate, names.rollback):
+        box.systemd.reset_failed(name)
+    if plan.action is Action.RESTART:
+        box.systemd.restart(names.service)
+        return (names.service, names.gate)
+    if plan.action is Action.GATE:
+        box.systemd.restart(names.gate)
+        return (names.gate,)
+    return ()

@@ -1,0 +1,191 @@
+"""The gate of one start: wait until ready, prove it, hand the record over. Runs unprivileged.
+
+systemd runs it at every start of the service: by apply, at boot, after a
+crash. It writes to its own folder only; `settle` takes it from there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.box import installed_units
+from kimisvc.deploy.readiness import Ended, Eyes, unit_verdict, wait_ready
+from kimisvc.deploy.record import GateRecord, to_json
+from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.host import files
+from kimisvc.records import Phase, Progress, Proof, Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.generations import Generation
+    from kimisvc.host.journal import Journal, ShardProgress
+    from kimisvc.host.vllm_api import VllmApi
+    from kimisvc.records import Profile, UnitState
+
+LEAST_WAIT = 60.0
+"""What a gate that is run again over an old start allows for readiness (s)."""
+JOURNAL_EVERY = 1.0
+"""How often the journal is read for the progress of a load (s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateDoors:
+    """What the gate needs besides the box."""
+
+    api: VllmApi
+    journal: Journal
+
+
+class Desk:
+    """Writes where the gate stands, for whoever follows."""
+
+    def __init__(self, box: Box, generation: Generation, invocation: str, started_at: float) -> None:
+        self._box = box
+        self._base = Progress(
+            Phase.LOADING, generation.number, invocation, started_at, started_at
+        )
+
+    def write(self, phase: Phase, detail: str, done: int = 0, total: int = 0) -> None:
+        """Given where the gate stands, let others see it; a full disk does not stop a gate."""
+        self._base = replace(
+            self._base, phase=phase, detail=detail, done=done, total=total,
+            updated_at=self._box.now(),
+        )  # fmt: skip
+        try:
+            files.write_atomic(self._box.layout.progress, to_json(self._base), mode=0o644)
+        except KimisvcError:
+            return
+
+    def expect(self, seconds: float) -> None:
+        """Given the load time seen before, tell it along."""
+        self._base = replace(self._base, expected_s=seconds)
+
+
+class LoadFromJournal:
+    """Tells how far a load has come, from vLLM's own words in the journal."""
+
+    def __init__(self, box: Box, doors: GateDoors, desk: Desk, unit: UnitState) -> None:
+        self._box, self._doors, self._desk, self._unit = box, doors, desk, unit
+        self._cursor: str | None = None
+        self._seen: ShardProgress | None = None
+        self._next = 0.0
+
+    def tell(self) -> None:
+        """Read what is new, at most once a second, and tell it."""
+        now = self._box.clock()
+        if now < self._next:
+            return
+        self._next = now + JOURNAL_EVERY
+        from kimisvc.host.journal import load_progress
+
+        lines, self._cursor = self._doors.journal.read(
+            self._unit.name, self._unit.invocation_id, self._cursor
+        )
+        self._seen = load_progress(lines, self._seen) or self._seen
+        if self._seen is None:
+            self._desk.write(Phase.LOADING, "starting")
+        else:
+            self._desk.write(Phase.LOADING, self._seen.detail, self._seen.done, self._seen.total)
+
+
+def run_gate(box: Box, doors: GateDoors) -> ExitStatus:
+    """Given a box whose service was started, prove that start and leave the record.
+
+    Return DONE for an accepted verdict and for a start that systemd ended
+    first, INCONCLUSIVE, or NOT_RESTORED for FAIL: systemd then calls rollback.
+    """
+    generation = box.generations.current()
+    if generation is None:
+        raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
+    profile = generation.settings()
+    service = box.systemd.state(box.layout.units.service)
+    record = _open_record(box, generation, profile, service)
+    _hand_over(box, record)
+    desk = Desk(box, generation, service.invocation_id, service.started_at)
+    desk.expect(_expected_load(box, profile))
+    record = _prove_start(box, doors, profile, service, record, desk)
+    _hand_over(box, record)
+    if record.proof is None:
+        return ExitStatus.DONE
+    verdict = record.proof.verdict
+    desk.write(Phase.DECIDED, f"{verdict.kind.value}: {verdict.reason}")
+    return {VerdictKind.FAIL: ExitStatus.NOT_RESTORED, VerdictKind.INCONCLUSIVE: ExitStatus.INCONCLUSIVE}.get(
+        verdict.kind, ExitStatus.DONE
+    )
+
+
+def _prove_start(
+    box: Box, doors: GateDoors, profile: Profile, service: UnitState, record: GateRecord, desk: Desk
+) -> GateRecord:
+    from kimisvc.measure.gate import prove
+
+    name = box.layout.units.service
+    eyes = Eyes(
+        lambda: box.systemd.state(name), doors.api.health,
+        LoadFromJournal(box, doors, desk, service), box.clock, box.sleep,
+    )  # fmt: skip
+    limit = profile.service.load_timeout
+    deadline = max(service.started_monotonic + limit, box.clock() + min(LEAST_WAIT, limit))
+    fresh = box.now() - service.started_at < LEAST_WAIT
+    waited = wait_ready(eyes, service.invocation_id, deadline)
+    if waited.ended is Ended.DEADLINE:
+        late = f"not ready {limit:.0f} s after its start: {waited.reason}"
+        return _closed(box, record, Proof(Verdict(VerdictKind.FAIL, late)))
+    if waited.ended is not Ended.READY:
+        return replace(record, ended_at=box.now())
+    ready_at = box.now()
+    record = replace(
+        record, ready_at=ready_at, vllm_version=doors.api.version() or "",
+        load_s=ready_at - service.started_at if fresh else None,
+    )  # fmt: skip
+    _hand_over(box, record)
+    foreign = _foreign_units(box)
+    proof = prove(doors.api, profile, desk.write, clock=box.clock, sleep=box.sleep)
+    if not proof.verdict.kind.accepted and unit_verdict(box.systemd.state(name), service.invocation_id):
+        return replace(record, ended_at=box.now())  # it died under the probe: systemd's to judge
+    return _closed(box, record, replace(proof, notes=(*proof.notes, *foreign)))
+
+
+def _open_record(
+    box: Box, generation: Generation, profile: Profile, service: UnitState
+) -> GateRecord:
+    target = profile.gate.decode_tok_s
+    return GateRecord(
+        record=uuid.uuid4().hex,
+        generation=generation.number,
+        profile=generation.profile,
+        model=profile.vllm.model,
+        invocation=service.invocation_id,
+        service_started_at=service.started_at,
+        began_at=box.now(),
+        floor=target.floor if target else None,
+        goal=target.goal if target else None,
+    )
+
+
+def _closed(box: Box, record: GateRecord, proof: Proof) -> GateRecord:
+    return replace(record, ended_at=box.now(), proof=proof)
+
+
+def _hand_over(box: Box, record: GateRecord) -> None:
+    files.write_atomic(box.layout.record, to_json(record), mode=0o644)
+
+
+def _expected_load(box: Box, profile: Profile) -> float:
+    try:
+        return box.history.expected_load(profile.vllm.model)
+    except KimisvcError:
+        return 0.0  # an estimate is a comfort, not a condition
+
+
+def _foreign_units(box: Box) -> tuple[str, ...]:
+    """What was proven is what runs, so say when that is not what the generation holds."""
+    current = box.generations.current()
+    ours = {unit.name: unit.text for unit in current.units()} if current else {}
+    return tuple(
+        f"{name} is not that of the current generation"
+        for name, text in installed_units(box.layout).items()
+        if name in ours and text != ours[name]
+    )

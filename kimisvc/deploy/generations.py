@@ -1,0 +1,185 @@
+"""Numbered generations on disk: immutable folders, and the symlinks `current` and `accepted`.
+
+A folder appears whole, by rename, or not at all. The symlinks are replaced
+atomically. Only root writes here; what is read is checked, since `rollback`
+acts on it as root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.errors import KimisvcError
+from kimisvc.host import files
+from kimisvc.profile.loader import load
+from kimisvc.records import Profile, UnitFile
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.layout import Layout
+
+PROFILE = "profile.toml"
+RESOLVED = "resolved.toml"
+UNITS = "units"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What becomes a generation: the profile as written and as resolved, its units, its facts."""
+
+    profile: str
+    written: str
+    resolved: str
+    units: tuple[UnitFile, ...]
+    facts: Mapping[str, str | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One generation as it lies on disk."""
+
+    number: int
+    path: Path
+    profile: str
+    created_at: float
+    facts: Mapping[str, str | float]
+
+    @property
+    def label(self) -> str:
+        """How a generation is named to people: number and profile."""
+        return f"{self.number} ({self.profile})"
+
+    def resolved(self) -> str:
+        """Return the text of its resolved profile. Raise KimisvcError if it cannot be read."""
+        return files.read_text(self.path / RESOLVED)
+
+    def settings(self) -> Profile:
+        """Return its profile. Raise KimisvcError if it is damaged."""
+        return load(self.path / RESOLVED, self.path)
+
+    def units(self) -> tuple[UnitFile, ...]:
+        """Return its units. Raise KimisvcError if one is missing or not what was written."""
+        digests = json.loads(files.read_text(self.path / MANIFEST))["units"]
+        units = tuple(
+            UnitFile(name, files.read_text(self.path / UNITS / name)) for name in sorted(digests)
+        )
+        for unit in units:
+            if _digest(unit.text) != digests[unit.name]:
+                raise KimisvcError(
+                    "generation-damaged",
+                    f"{self.path / UNITS / unit.name} is not what kimisvc wrote",
+                    hint="generations are never edited: apply the profile again",
+                )
+        return units
+
+
+class Generations:
+    """All generations of one instance."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def numbers(self) -> tuple[int, ...]:
+        """Return the numbers of the generations on disk, oldest first."""
+        folder = self._layout.generations
+        if not folder.is_dir():
+            return ()
+        return tuple(sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal()))
+
+    def get(self, number: int) -> Generation:
+        """Given a number, return that generation. Raise KimisvcError if there is none, or half of one."""
+        path = self._path(number)
+        if not path.is_dir():
+            there = ", ".join(map(str, self.numbers())) or "none yet"
+            raise KimisvcError(
+                "no-such-generation",
+                f"there is no generation {number} of {self._layout.instance}",
+                hint=f"generations on disk: {there}",
+            )
+        try:
+            manifest = json.loads(files.read_text(path / MANIFEST))
+            return Generation(
+                int(manifest["number"]), path, str(manifest["profile"]),
+                float(manifest["created_at"]), dict(manifest["facts"]),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError) as error:
+            raise KimisvcError("generation-damaged", f"{path / MANIFEST}: {error}") from error
+
+    def current(self) -> Generation | None:
+        """Return the generation whose units are installed, None before the first."""
+        return self._linked(self._layout.current)
+
+    def accepted(self) -> Generation | None:
+        """Return the last generation that passed its gate, None if none has."""
+        return self._linked(self._layout.accepted)
+
+    def add(self, draft: Draft, now: float) -> Generation:
+        """Given a draft, write the next generation whole. Raise KimisvcError; then nothing is left."""
+        number = max(self.numbers(), default=0) + 1
+        path = self._path(number)
+        staging = path.with_name(f".{path.name}.{os.getpid()}")
+        manifest = {
+            "number": number,
+            "profile": draft.profile,
+            "created_at": now,
+            "digest": _digest(draft.resolved),
+            "units": {unit.name: _digest(unit.text) for unit in draft.units},
+            "facts": dict(draft.facts),
+        }
+        try:
+            self._layout.generations.mkdir(parents=True, exist_ok=True)
+            self._sweep()
+            (staging / UNITS).mkdir(parents=True)
+            files.write_atomic(staging / PROFILE, draft.written, mode=0o444)
+            files.write_atomic(staging / RESOLVED, draft.resolved, mode=0o444)
+            for unit in draft.units:
+                files.write_atomic(staging / UNITS / unit.name, unit.text, mode=0o444)
+            files.write_atomic(staging / MANIFEST, json.dumps(manifest, indent=2) + "\n", mode=0o444)
+            staging.rename(path)
+            files.sync_folder(path.parent)
+        except OSError as error:
+            raise files.translated(error, path) from error
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return self.get(number)
+
+    def make_current(self, generation: Generation) -> None:
+        """Given a generation, point `current` at it."""
+        files.switch_symlink(self._layout.current, self._target(generation))
+
+    def accept(self, generation: Generation) -> None:
+        """Given a generation that passed its gate, point `accepted` at it."""
+        files.switch_symlink(self._layout.accepted, self._target(generation))
+
+    def _path(self, number: int) -> Path:
+        return self._layout.generations / f"{number:04d}"
+
+    def _target(self, generation: Generation) -> str:
+        return f"{self._layout.generations.name}/{generation.path.name}"
+
+    def _linked(self, link: Path) -> Generation | None:
+        try:
+            target = Path(link.readlink())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise files.translated(error, link) from error
+        if target.parent != Path(self._layout.generations.name) or not target.name.isdecimal():
+            raise KimisvcError("state-damaged", f"{link} points at {target}, which is no generation")
+        return self.get(int(target.name))
+
+    def _sweep(self) -> None:
+        """Remove what an apply that was killed in the middle left staged."""
+        for left in self._layout.generations.glob(".*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,90 @@
+"""Where an instance keeps its state on the box. Pure: names of paths, nothing is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kimisvc.records import UnitNames
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.records import Installation
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths and unit names of one instance."""
+
+    place: Installation
+    instance: str
+
+    @property
+    def units(self) -> UnitNames:
+        """The names of this instance's units."""
+        return UnitNames.of(self.instance)
+
+    @property
+    def state(self) -> Path:
+        """What survives a reboot: generations, `current`, `accepted`, history. Owned by root."""
+        return self.place.state / self.instance
+
+    @property
+    def generations(self) -> Path:
+        """One folder a generation, named by its number with four digits or more."""
+        return self.state / "generations"
+
+    @property
+    def current(self) -> Path:
+        """Symlink to the generation whose units are installed."""
+        return self.state / "current"
+
+    @property
+    def accepted(self) -> Path:
+        """Symlink to the last generation that passed its gate."""
+        return self.state / "accepted"
+
+    @property
+    def history(self) -> Path:
+        """The SQLite file of starts, verdicts, applies and rollbacks."""
+        return self.state / "history.sqlite"
+
+    @property
+    def overwritten(self) -> Path:
+        """Copies of units that were edited by hand and then overwritten on request."""
+        return self.state / "overwritten"
+
+    @property
+    def runtime(self) -> Path:
+        """What a reboot clears: locks and what the gate is doing."""
+        return self.place.runtime / self.instance
+
+    @property
+    def operator_lock(self) -> Path:
+        """Held by a command of an operator for as long as it runs."""
+        return self.runtime / "operator.lock"
+
+    @property
+    def switch_lock(self) -> Path:
+        """Held for the moment in which units and symlinks are switched."""
+        return self.runtime / "switch.lock"
+
+    @property
+    def gate(self) -> Path:
+        """Folder of the unprivileged gate: its progress and its record, owned by its user."""
+        return self.runtime / "gate"
+
+    @property
+    def progress(self) -> Path:
+        """What the gate is doing now, replaced atomically."""
+        return self.gate / "progress.json"
+
+    @property
+    def record(self) -> Path:
+        """What the gate found out, handed over to `settle`."""
+        return self.gate / "record.json"
+
+    def installed(self, unit: str) -> Path:
+        """Given a unit's name, return where it is installed."""
+        return self.place.units / unit

@@ -1,0 +1,117 @@
+"""How an apply or a rollback ends: judged from history and unit states, never from log text.
+
+Pure. `judge` is asked again and again by `follow` until it knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kimisvc.errors import ExitStatus
+from kimisvc.records import VerdictKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kimisvc.deploy.history import RollbackRow, VerdictRow
+    from kimisvc.records import UnitState
+
+
+class Outcome(Enum):
+    """What became of an apply; its words in JSON, history and metrics."""
+
+    UNCHANGED = "unchanged"
+    RECORDED = "recorded"
+    STARTED = "started"
+    ACCEPTED = "accepted"
+    INCONCLUSIVE = "inconclusive"
+    ROLLED_BACK = "rolled-back"
+    NOT_RESTORED = "not-restored"
+    STOPPED = "stopped"
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """The status a command ends with for it."""
+        return {
+            Outcome.INCONCLUSIVE: ExitStatus.INCONCLUSIVE,
+            Outcome.ROLLED_BACK: ExitStatus.ROLLED_BACK,
+            Outcome.NOT_RESTORED: ExitStatus.NOT_RESTORED,
+            Outcome.STOPPED: ExitStatus.FAILED,
+        }.get(self, ExitStatus.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How it ended: `verdict` is that of the generation asked for, None if it never got one."""
+
+    outcome: Outcome
+    reason: str
+    verdict: VerdictRow | None = None
+    restored: VerdictRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known at one moment about what was begun: newest rows first, and the units."""
+
+    generation: int
+    verdicts: Sequence[VerdictRow]
+    rollbacks: Sequence[RollbackRow]
+    service: UnitState
+    gate: UnitState
+    rollback: UnitState
+
+
+def judge(seen: Evidence) -> Ending | None:
+    """Given the evidence, return how it ended; None while something is still at work."""
+    verdict = next((v for v in seen.verdicts if v.generation == seen.generation), None)
+    rollback = next(
+        (r for r in reversed(seen.rollbacks) if r.from_generation == seen.generation), None
+    )
+    if rollback is not None:
+        return _after_rollback(seen, verdict, rollback)
+    if verdict is not None and verdict.verdict.kind.accepted:
+        return Ending(Outcome.ACCEPTED, verdict.verdict.reason, verdict)
+    if verdict is not None and verdict.verdict.kind is VerdictKind.INCONCLUSIVE:
+        return Ending(Outcome.INCONCLUSIVE, verdict.verdict.reason, verdict)
+    if seen.rollback.active_state == "failed":
+        broke = "the rollback unit itself failed: see journalctl -u " + seen.rollback.name
+        return Ending(Outcome.NOT_RESTORED, broke, verdict)
+    return None
+
+
+def at_rest(seen: Evidence) -> bool:
+    """Whether none of the units does or awaits anything, so that no more evidence can come."""
+    idle = ("inactive", "failed")
+    return all(
+        unit.active_state in idle and not unit.job for unit in (seen.gate, seen.rollback)
+    ) and not (seen.service.job or seen.service.active_state == "activating")
+
+
+def _after_rollback(
+    seen: Evidence, verdict: VerdictRow | None, rollback: RollbackRow
+) -> Ending | None:
+    failed = verdict.verdict.reason if verdict else rollback.reason
+    if rollback.to_generation is None:
+        return Ending(Outcome.NOT_RESTORED, f"{failed}; {rollback.reason}", verdict)
+    restored = next(
+        (
+            v
+            for v in seen.verdicts
+            if v.generation == rollback.to_generation and v.at >= rollback.at
+        ),
+        None,
+    )
+    back = f"generation {rollback.to_generation}"
+    if restored is not None and restored.verdict.kind.accepted:
+        return Ending(Outcome.ROLLED_BACK, f"{failed}; {back} restored and proven", verdict, restored)
+    if restored is not None and restored.verdict.kind is VerdictKind.INCONCLUSIVE:
+        why = f"{failed}; {back} restored, but not proven: {restored.verdict.reason}"
+        return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
+    again = next((r for r in seen.rollbacks if r.from_generation == rollback.to_generation), None)
+    if again is not None and again.at >= rollback.at:
+        why = f"{failed}; {back} was restored and failed too: {again.reason}"
+        return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
+    return None

@@ -1,0 +1,116 @@
+"""What an apply would do, decided before anything is done.
+
+Pure: values in, a `Plan` out. `apply --dry-run` and `diff` print it, `apply`
+and `rollback` carry it out, so what was shown is what happens.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kimisvc.render.compare import Change, UnitComparison, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kimisvc.records import UnitFile, UnitNames, UnitState
+
+
+class Action(Enum):
+    """What happens to running processes, from nothing to a reload of the model."""
+
+    NOTHING = "nothing to do"
+    FOLLOW = "follow the gate that is already at work"
+    RECORD = "record the profile; nothing that runs is touched"
+    GATE = "run the gate again; the model stays loaded"
+    RESTART = "restart vLLM, then run the gate"
+
+
+class Standing(Enum):
+    """How the generation that is wanted stands to the one installed."""
+
+    SAME = "same"
+    OTHER = "other"
+    FIRST = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class HandEdit:
+    """An installed unit that is not what kimisvc wrote there."""
+
+    unit: str
+    diff: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be done: which units are written, what is restarted, and why."""
+
+    action: Action
+    standing: Standing
+    units: tuple[UnitComparison, ...]
+    hand_edits: tuple[HandEdit, ...]
+    why: str
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Names of the units that would be written."""
+        return tuple(u.name for u in self.units if u.change is not Change.SAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a plan is made from: all that was read of the box."""
+
+    names: UnitNames
+    standing: Standing
+    installed: Mapping[str, str | None]
+    ours: Mapping[str, str]
+    service: UnitState
+    gate: UnitState
+    accepted: bool
+
+
+def make_plan(situation: Situation, wanted: Sequence[UnitFile]) -> Plan:
+    """Given the situation on the box and the units wanted, return what to do about it."""
+    comparisons = compare(situation.installed, wanted)
+    action, why = _decide(situation, comparisons)
+    wished = {unit.name: unit.text for unit in wanted}
+    return Plan(action, situation.standing, comparisons, _hand_edits(situation, wished), why)
+
+
+def _decide(now: Situation, units: Sequence[UnitComparison]) -> tuple[Action, str]:
+    changed = {u.name for u in units if u.change in (Change.CHANGED, Change.NEW)}
+    if now.names.service in changed:
+        first = now.standing is Standing.FIRST
+        return Action.RESTART, "first install" if first else "the unit of vLLM changes"
+    if now.service.active_state not in ("active", "activating", "reloading"):
+        return Action.RESTART, f"the service is {now.service.active_state}"
+    if now.names.gate in changed:
+        return Action.GATE, "what the gate asks for changes"
+    if now.gate.active_state in ("activating", "active"):
+        return Action.FOLLOW, "the gate is at work on this profile"
+    if not now.accepted:
+        return Action.GATE, "this profile runs but was not accepted"
+    if now.standing is Standing.OTHER or changed:
+        return Action.RECORD, "nothing that runs depends on what changes"
+    return Action.NOTHING, "this profile runs and is accepted"
+
+
+def _hand_edits(now: Situation, wished: Mapping[str, str]) -> tuple[HandEdit, ...]:
+    """A unit is edited by hand when it is there and neither what we wrote nor what we would write."""
+    return tuple(
+        HandEdit(name, unified(now.ours.get(name, ""), text, f"{name} by kimisvc", f"{name} now"))
+        for name, text in now.installed.items()
+        if text is not None and text not in (now.ours.get(name), wished.get(name))
+    )
+
+
+def unified(old: str, new: str, old_name: str, new_name: str) -> str:
+    """Given two texts and their names, return a unified diff."""
+    return "\n".join(
+        difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
+    )
