@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 @click.option("--overwrite", is_flag=True, help="Overwrite hand-edited units; a copy is kept.")
 @click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
 @as_json
-def apply(  # noqa: FBT001 - flags of a command line arrive as booleans and end here
-    profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: Form
-) -> int:
+def apply(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: Form) -> int:
     """Make PROFILE the running service of this box, proven, or roll back.
 
     Checks the profile and the host, installs the units, restarts only what

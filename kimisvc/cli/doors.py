@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kimisvc.records import Profile, UnitFile
 
 DEFAULT_INSTANCE = "kimi"
-API_KEY = "VLLM_API_KEY"  # noqa: S105 - the name of the variable, not a key
+API_KEY = "VLLM_API_KEY"
 
 
 def installation() -> Installation:
@@ -34,9 +34,11 @@ def instance_or_default(name: str | None) -> str:
     if name is not None:
         return name
     state = installation().state
-    there = sorted(p.name for p in state.iterdir() if (p / "generations").is_dir()) if (
-        state.is_dir()
-    ) else []
+    there = (
+        sorted(p.name for p in state.iterdir() if (p / "generations").is_dir())
+        if (state.is_dir())
+        else []
+    )
     if len(there) > 1 and DEFAULT_INSTANCE not in there:
         raise KimisvcError(
             "which-instance",

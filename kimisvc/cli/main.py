@@ -82,7 +82,7 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="kimisvc", message="%(prog)s %(version)s")
 def kimisvc() -> None:
-    """Turn a TOML tuning profile into a proven vLLM service on this box.
+    r"""Turn a TOML tuning profile into a proven vLLM service on this box.
 
     A profile is checked, rendered to systemd units, installed, started, asked
     golden questions and measured; one that fails is rolled back to the last

@@ -20,6 +20,10 @@ def emit_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+SHORT = 10.0
+"""Below this many seconds a tenth of one matters."""
+
+
 def problem_lines(problems: Iterable[Problem]) -> list[str]:
     """Given problems, return a line each: file:line: key: severity: message."""
     from kimisvc.profile.problems import format_problem
@@ -65,7 +69,7 @@ def moment(at: float) -> str:
 
 def span(seconds: float) -> str:
     """Given seconds, return them short: `36m 05s`, `41s`, `0.4s`."""
-    if seconds < 10:
+    if seconds < SHORT:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def usable(found: Checked) -> Profile:
-    """Given what a check found, return the profile and print its warnings. Raise if it is refused."""
+    """Given what a check found, return the profile and print its warnings; raise if refused."""
     if found.profile is None:
         raise ProfileRefusedError(found.problems)
     for line in problem_lines(found.problems):

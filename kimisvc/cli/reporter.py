@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 
@@ -44,7 +44,7 @@ class Plain:
         self._phase: Phase | None = None
         self._told = 0.0
 
-    def __enter__(self) -> Plain:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,7 +82,7 @@ class Live:
         )
         self._tasks: dict[Phase, object] = {}
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> Self:
         self._bars.start()
         return self
 

@@ -1,1 +1,1 @@
-"""Preflight, generations, apply, gate run, rollback, history: the order of things, and only here."""
+"""Preflight, generations, apply, gate run, rollback, history: the order of things is here only."""

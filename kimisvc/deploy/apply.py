@@ -7,10 +7,8 @@ do the work, and an operator who leaves changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import (
@@ -21,17 +19,18 @@ from kimisvc.deploy.box import (
     plan_for,
     set_going,
 )
-from kimisvc.deploy.follow import Reporter, Watch, follow
+from kimisvc.deploy.follow import Reporter, follow
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
-from kimisvc.deploy.outcome import Ending, Outcome
-from kimisvc.deploy.plan import Action, Plan
+from kimisvc.deploy.outcome import Applied, Ending, Outcome
+from kimisvc.deploy.plan import Action, Plan, Standing
 from kimisvc.errors import KimisvcError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from kimisvc.deploy.history import VerdictRow
     from kimisvc.records import Profile, UnitFile
@@ -53,7 +52,7 @@ class Following(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be applied: a checked profile and everything made from it, before the box is asked."""
+    """What is to be applied: a checked profile and what it becomes, before the box is asked."""
 
     profile: Profile
     path: Path
@@ -73,18 +72,6 @@ class Checks:
     verify: Callable[[tuple[UnitFile, ...]], tuple[Problem, ...]]
     prepare: Callable[[], None]
     facts: Callable[[Profile], Mapping[str, str | float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What an apply did and how it ended."""
-
-    ending: Ending
-    generation: int
-    previous: int | None = None
-    restarted: tuple[str, ...] = ()
-    before: VerdictRow | None = None
-    copies: tuple[Path, ...] = field(default=())
 
 
 def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
@@ -127,8 +114,6 @@ def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
 
 
 def _carry_out(box: Box, wish: Wish, checks: Checks, plan: Plan, reporter: Reporter) -> Applied:
-    from kimisvc.deploy.plan import Standing
-
     previous = box.generations.current()
     history = box.history
     before = _last_accepted(box)
@@ -165,10 +150,9 @@ def _end(
         return Ending(Outcome.RECORDED, plan.why)
     if wish.following is Following.LEAVE:
         return Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
-    watch = Watch(box.layout, box.systemd, box.history, box.clock, box.sleep)
     if plan.action is Action.FOLLOW:
         since = _gate_began(box, since)
-    return follow(watch, generation.number, since, reporter)
+    return follow(box, generation.number, since, reporter)
 
 
 def _gate_began(box: Box, now: float) -> float:

@@ -6,18 +6,17 @@ The command line builds it with the real doors; tests build it with others.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.generations import Generation, Generations
 from kimisvc.deploy.history import History
-from kimisvc.deploy.plan import Plan, Situation, Standing, make_plan
+from kimisvc.deploy.plan import Action, Plan, Situation, Standing, make_plan
 from kimisvc.host import files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
@@ -85,7 +84,7 @@ def plan_for(box: Box, resolved: str, units: Sequence[UnitFile]) -> Plan:
 
 
 def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
-    """Given a plan, copy each hand-edited unit aside before it is overwritten; return the copies."""
+    """Given a plan, copy each hand-edited unit aside; return the copies."""
     copies = []
     for edit in plan.hand_edits:
         text = files.read_text(box.layout.installed(edit.unit))
@@ -117,8 +116,6 @@ def set_going(box: Box, plan: Plan) -> tuple[str, ...]:
 
     `reset_failed` comes first: a start by hand counts against the start limit too.
     """
-    from kimisvc.deploy.plan import Action
-
     names = box.layout.units
     for name in (names.service, names.gate, names.rollback):
         box.systemd.reset_failed(name)

@@ -1,19 +1,21 @@
-"""Watches what systemd and the gate do, until it has ended. Only looks: a lost watcher changes nothing."""
+"""Watches what systemd and the gate do, until it has ended.
+
+Only looks: a watcher who is lost changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kimisvc.deploy.outcome import Ending, Evidence, Outcome, at_rest, judge
+from kimisvc.deploy.outcome import Applied, Ending, Evidence, Outcome, at_rest, judge
 from kimisvc.deploy.record import progress_from_json
 from kimisvc.errors import KimisvcError
+from kimisvc.host import files
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.history import History
+    from kimisvc.deploy.box import Box
     from kimisvc.deploy.layout import Layout
-    from kimisvc.host.systemd import Systemd
     from kimisvc.records import Progress
 
 TICK = 0.1
@@ -31,70 +33,93 @@ class Reporter(Protocol):
         """Given where the gate stands, show it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """What is watched and with what."""
+@dataclass
+class _Told:
+    """What the reporter was told already, so that it hears only news."""
 
-    layout: Layout
-    systemd: Systemd
-    history: History
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
+    progress: Progress | None = None
+    rollbacks: int = 0
 
 
-def follow(watch: Watch, generation: int, since: float, reporter: Reporter) -> Ending:
+def follow(box: Box, generation: int, since: float, reporter: Reporter) -> Ending:
     """Given what was begun and when, wait until it has ended and return how.
 
     Bounded by the deadlines of the units themselves: each of them ends in a
     verdict, a rollback or a stop.
     """
+    told = _Told()
     resting_since: float | None = None
-    told: object = None
-    rollbacks_told = 0
     while True:
-        seen = look(watch, generation, since)
+        seen = look(box, generation, since)
+        _tell(box, seen, since, told, reporter)
         ending = judge(seen)
         if ending is not None:
             return ending
-        if len(seen.rollbacks) > rollbacks_told:
-            rollbacks_told = len(seen.rollbacks)
-            newest = seen.rollbacks[0]
-            reporter.step(f"rolling back to generation {newest.to_generation}: {newest.reason}")
-        progress = read_progress(watch.layout)
-        if progress is not None and progress != told and progress.updated_at >= since:
-            told = progress
-            reporter.progress(progress)
-        now = watch.clock()
+        now = box.clock()
         if not at_rest(seen):
             resting_since = None
         elif resting_since is None:
             resting_since = now
         elif now - resting_since > REST:
             return Ending(Outcome.STOPPED, _rest_reason(seen))
-        watch.sleep(TICK)
+        box.sleep(TICK)
 
 
-def look(watch: Watch, generation: int, since: float) -> Evidence:
-    """Given what was begun and when, return all that is known about it now."""
-    names = watch.layout.units
+def resume(box: Box, reporter: Reporter) -> Applied | None:
+    """Given a box, follow what is at work on it to its end; None when nothing is."""
+    current = box.generations.current()
+    if current is None:
+        return None
+    names = box.layout.units
+    gate, rollback = box.systemd.state(names.gate), box.systemd.state(names.rollback)
+    if not any(unit.job or unit.active_state == "activating" for unit in (gate, rollback)):
+        return None
+    newest = next(iter(box.history.applies(1)), None)
+    if newest is not None and newest.ended_at is None:
+        generation, since = newest.generation, newest.at
+    else:
+        generation, since = current.number, gate.started_at or box.now()
+    return Applied(follow(box, generation, since, reporter), generation)
+
+
+def look(box: Box, generation: int, since: float) -> Evidence:
+    """Given what was begun and when, return all that is known about it now.
+
+    Units first, history after: what a unit did before it came to rest is
+    then never missed.
+    """
+    names = box.layout.units
+    service, gate, rollback = (
+        box.systemd.state(name) for name in (names.service, names.gate, names.rollback)
+    )
     return Evidence(
         generation,
-        watch.history.verdicts(since),
-        watch.history.rollbacks(since),
-        watch.systemd.state(names.service),
-        watch.systemd.state(names.gate),
-        watch.systemd.state(names.rollback),
+        box.history.verdicts(since),
+        box.history.rollbacks(since),
+        service,
+        gate,
+        rollback,
     )
 
 
 def read_progress(layout: Layout) -> Progress | None:
     """Given an instance, return what its gate is doing; None when it has said nothing."""
-    from kimisvc.host import files
-
     try:
         return progress_from_json(files.read_text(layout.progress))
     except KimisvcError:
         return None
+
+
+def _tell(box: Box, seen: Evidence, since: float, told: _Told, reporter: Reporter) -> None:
+    if len(seen.rollbacks) > told.rollbacks:
+        told.rollbacks = len(seen.rollbacks)
+        newest = seen.rollbacks[0]
+        if newest.to_generation is not None:
+            reporter.step(f"rolling back to generation {newest.to_generation}: {newest.reason}")
+    progress = read_progress(box.layout)
+    if progress is not None and progress != told.progress and progress.updated_at >= since:
+        told.progress = progress
+        reporter.progress(progress)
 
 
 def _rest_reason(seen: Evidence) -> str:

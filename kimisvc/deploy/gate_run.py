@@ -18,6 +18,8 @@ from kimisvc.host import files
 from kimisvc.records import Phase, Progress, Proof, Verdict, VerdictKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
     from kimisvc.host.journal import Journal, ShardProgress
@@ -41,11 +43,11 @@ class GateDoors:
 class Desk:
     """Writes where the gate stands, for whoever follows."""
 
-    def __init__(self, box: Box, generation: Generation, invocation: str, started_at: float) -> None:
+    def __init__(
+        self, box: Box, generation: Generation, invocation: str, started_at: float
+    ) -> None:
         self._box = box
-        self._base = Progress(
-            Phase.LOADING, generation.number, invocation, started_at, started_at
-        )
+        self._base = Progress(Phase.LOADING, generation.number, invocation, started_at, started_at)
 
     def write(self, phase: Phase, detail: str, done: int = 0, total: int = 0) -> None:
         """Given where the gate stands, let others see it; a full disk does not stop a gate."""
@@ -90,7 +92,7 @@ class LoadFromJournal:
             self._desk.write(Phase.LOADING, self._seen.detail, self._seen.done, self._seen.total)
 
 
-def run_gate(box: Box, doors: GateDoors) -> ExitStatus:
+def run_gate(box: Box, open_doors: Callable[[Profile], GateDoors]) -> ExitStatus:
     """Given a box whose service was started, prove that start and leave the record.
 
     Return DONE for an accepted verdict and for a start that systemd ended
@@ -100,6 +102,7 @@ def run_gate(box: Box, doors: GateDoors) -> ExitStatus:
     if generation is None:
         raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
     profile = generation.settings()
+    doors = open_doors(profile)
     service = box.systemd.state(box.layout.units.service)
     record = _open_record(box, generation, profile, service)
     _hand_over(box, record)
@@ -111,9 +114,10 @@ def run_gate(box: Box, doors: GateDoors) -> ExitStatus:
         return ExitStatus.DONE
     verdict = record.proof.verdict
     desk.write(Phase.DECIDED, f"{verdict.kind.value}: {verdict.reason}")
-    return {VerdictKind.FAIL: ExitStatus.NOT_RESTORED, VerdictKind.INCONCLUSIVE: ExitStatus.INCONCLUSIVE}.get(
-        verdict.kind, ExitStatus.DONE
-    )
+    return {
+        VerdictKind.FAIL: ExitStatus.NOT_RESTORED,
+        VerdictKind.INCONCLUSIVE: ExitStatus.INCONCLUSIVE,
+    }.get(verdict.kind, ExitStatus.DONE)
 
 
 def _prove_start(
@@ -143,7 +147,9 @@ def _prove_start(
     _hand_over(box, record)
     foreign = _foreign_units(box)
     proof = prove(doors.api, profile, desk.write, clock=box.clock, sleep=box.sleep)
-    if not proof.verdict.kind.accepted and unit_verdict(box.systemd.state(name), service.invocation_id):
+    if not proof.verdict.kind.accepted and unit_verdict(
+        box.systemd.state(name), service.invocation_id
+    ):
         return replace(record, ended_at=box.now())  # it died under the probe: systemd's to judge
     return _closed(box, record, replace(proof, notes=(*proof.notes, *foreign)))
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,8 @@ from kimisvc.profile.loader import load
 from kimisvc.records import Profile, UnitFile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kimisvc.deploy.layout import Layout
 
 PROFILE = "profile.toml"
@@ -94,7 +95,7 @@ class Generations:
         return tuple(sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal()))
 
     def get(self, number: int) -> Generation:
-        """Given a number, return that generation. Raise KimisvcError if there is none, or half of one."""
+        """Given a number, return that generation. Raise KimisvcError if it is not whole."""
         path = self._path(number)
         if not path.is_dir():
             there = ", ".join(map(str, self.numbers())) or "none yet"
@@ -121,7 +122,7 @@ class Generations:
         return self._linked(self._layout.accepted)
 
     def add(self, draft: Draft, now: float) -> Generation:
-        """Given a draft, write the next generation whole. Raise KimisvcError; then nothing is left."""
+        """Given a draft, write the next generation, or raise KimisvcError and leave none."""
         number = max(self.numbers(), default=0) + 1
         path = self._path(number)
         staging = path.with_name(f".{path.name}.{os.getpid()}")
@@ -141,7 +142,9 @@ class Generations:
             files.write_atomic(staging / RESOLVED, draft.resolved, mode=0o444)
             for unit in draft.units:
                 files.write_atomic(staging / UNITS / unit.name, unit.text, mode=0o444)
-            files.write_atomic(staging / MANIFEST, json.dumps(manifest, indent=2) + "\n", mode=0o444)
+            files.write_atomic(
+                staging / MANIFEST, json.dumps(manifest, indent=2) + "\n", mode=0o444
+            )
             staging.rename(path)
             files.sync_folder(path.parent)
         except OSError as error:
@@ -172,7 +175,9 @@ class Generations:
         except OSError as error:
             raise files.translated(error, link) from error
         if target.parent != Path(self._layout.generations.name) or not target.name.isdecimal():
-            raise KimisvcError("state-damaged", f"{link} points at {target}, which is no generation")
+            raise KimisvcError(
+                "state-damaged", f"{link} points at {target}, which is no generation"
+            )
         return self.get(int(target.name))
 
     def _sweep(self) -> None:

@@ -12,15 +12,16 @@ import contextlib
 import json
 import sqlite3
 import statistics
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.errors import KimisvcError
 from kimisvc.records import Interval, Verdict, VerdictKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from kimisvc.deploy.record import GateRecord
 
 SCHEMA_VERSION = 1
@@ -30,10 +31,11 @@ CREATE TABLE starts (
     model TEXT NOT NULL, started_at REAL NOT NULL, ready_at REAL, load_s REAL, vllm_version TEXT
 ) STRICT;
 CREATE TABLE verdicts (
-    record TEXT PRIMARY KEY, invocation TEXT NOT NULL REFERENCES starts, generation INTEGER NOT NULL,
-    profile TEXT NOT NULL, at REAL NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL,
-    decode_tok_s REAL, decode_low REAL, decode_high REAL, ttft_s REAL, engine_decode_tok_s REAL,
-    floor REAL, goal REAL, notes TEXT NOT NULL, golden TEXT NOT NULL
+    record TEXT PRIMARY KEY, invocation TEXT NOT NULL REFERENCES starts,
+    generation INTEGER NOT NULL, profile TEXT NOT NULL, at REAL NOT NULL,
+    verdict TEXT NOT NULL, reason TEXT NOT NULL, decode_tok_s REAL, decode_low REAL,
+    decode_high REAL, ttft_s REAL, engine_decode_tok_s REAL, floor REAL, goal REAL,
+    notes TEXT NOT NULL, golden TEXT NOT NULL
 ) STRICT;
 CREATE TABLE samples (
     record TEXT NOT NULL REFERENCES verdicts, run INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
@@ -121,7 +123,7 @@ class History:
     # ------------------------------------------------------------- writing
 
     def add_record(self, record: GateRecord) -> None:
-        """Given a gate's record, keep its start, verdict and samples; a second time is no change."""
+        """Given a gate's record, keep its start, verdict and samples; twice is once."""
         with self._writing() as db:
             db.execute(
                 "INSERT INTO starts VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (invocation) DO UPDATE SET"
@@ -165,7 +167,14 @@ class History:
             cursor = db.execute(
                 "INSERT INTO applies (at, generation, previous, profile, actor, restarted)"
                 " VALUES (?,?,?,?,?,?)",
-                (row.at, row.generation, row.previous, row.profile, row.actor, " ".join(row.restarted)),
+                (
+                    row.at,
+                    row.generation,
+                    row.previous,
+                    row.profile,
+                    row.actor,
+                    " ".join(row.restarted),
+                ),
             )
             return int(cursor.lastrowid or 0)
 
@@ -181,7 +190,8 @@ class History:
         """Given a rollback, keep it."""
         with self._writing() as db:
             db.execute(
-                "INSERT INTO rollbacks (at, from_generation, to_generation, reason) VALUES (?,?,?,?)",
+                "INSERT INTO rollbacks (at, from_generation, to_generation, reason)"
+                " VALUES (?,?,?,?)",
                 (row.at, row.from_generation, row.to_generation, row.reason),
             )
 
@@ -201,7 +211,9 @@ class History:
         """Return the newest starts, newest first."""
         return tuple(
             StartRow(*row)
-            for row in self._select("SELECT * FROM starts ORDER BY started_at DESC LIMIT ?", (limit,))
+            for row in self._select(
+                "SELECT * FROM starts ORDER BY started_at DESC LIMIT ?", (limit,)
+            )
         )
 
     def applies(self, limit: int = 1000) -> tuple[ApplyRow, ...]:

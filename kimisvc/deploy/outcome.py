@@ -14,6 +14,7 @@ from kimisvc.records import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kimisvc.deploy.history import RollbackRow, VerdictRow
     from kimisvc.records import UnitState
@@ -50,6 +51,18 @@ class Ending:
     reason: str
     verdict: VerdictRow | None = None
     restored: VerdictRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an apply or rollback did and how it ended. `copies`: hand-edited units, kept aside."""
+
+    ending: Ending
+    generation: int
+    previous: int | None = None
+    restarted: tuple[str, ...] = ()
+    before: VerdictRow | None = None
+    copies: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +119,9 @@ def _after_rollback(
     )
     back = f"generation {rollback.to_generation}"
     if restored is not None and restored.verdict.kind.accepted:
-        return Ending(Outcome.ROLLED_BACK, f"{failed}; {back} restored and proven", verdict, restored)
+        return Ending(
+            Outcome.ROLLED_BACK, f"{failed}; {back} restored and proven", verdict, restored
+        )
     if restored is not None and restored.verdict.kind is VerdictKind.INCONCLUSIVE:
         why = f"{failed}; {back} restored, but not proven: {restored.verdict.reason}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)

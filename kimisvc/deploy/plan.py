@@ -82,7 +82,9 @@ def make_plan(situation: Situation, wanted: Sequence[UnitFile]) -> Plan:
     return Plan(action, situation.standing, comparisons, _hand_edits(situation, wished), why)
 
 
-def _decide(now: Situation, units: Sequence[UnitComparison]) -> tuple[Action, str]:
+def _decide(  # noqa: PLR0911 - a list of cases, each with its answer
+    now: Situation, units: Sequence[UnitComparison]
+) -> tuple[Action, str]:
     changed = {u.name for u in units if u.change in (Change.CHANGED, Change.NEW)}
     if now.names.service in changed:
         first = now.standing is Standing.FIRST
@@ -101,7 +103,7 @@ def _decide(now: Situation, units: Sequence[UnitComparison]) -> tuple[Action, st
 
 
 def _hand_edits(now: Situation, wished: Mapping[str, str]) -> tuple[HandEdit, ...]:
-    """A unit is edited by hand when it is there and neither what we wrote nor what we would write."""
+    """A unit was edited by hand when it is neither what we wrote nor what we would write."""
     return tuple(
         HandEdit(name, unified(now.ours.get(name, ""), text, f"{name} by kimisvc", f"{name} now"))
         for name, text in now.installed.items()

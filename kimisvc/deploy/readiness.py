@@ -6,19 +6,21 @@ has come: its text never decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kimisvc.records import Health, UnitState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FIRST_TICK = 0.1
 LAST_TICK = 1.0
 
 
 class Ended(Enum):
-    """How the wait ended. Only READY and DEADLINE are the gate's to judge; the rest is systemd's."""
+    """How the wait ended. READY and DEADLINE are the gate's to judge, the rest is systemd's."""
 
     READY = "ready"
     DEADLINE = "deadline"
@@ -74,7 +76,7 @@ def wait_ready(eyes: Eyes, invocation: str, deadline: float) -> Waited:
 
 
 def unit_verdict(unit: UnitState, invocation: str) -> Waited | None:
-    """Given the unit now and the start that is watched, say if that start is over; None if it lives."""
+    """Given the unit now and the start that is watched, say how it ended; None if it lives."""
     if unit.result == "start-limit-hit":
         return Waited(Ended.START_LIMIT, "systemd gave up: too many starts ended within the limit")
     if unit.active_state == "failed":

@@ -12,7 +12,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kimisvc.errors import KimisvcError
-from kimisvc.records import GoldenResult, Interval, Phase, Progress, Proof, Sample, Verdict, VerdictKind
+from kimisvc.records import (
+    GoldenResult,
+    Interval,
+    Phase,
+    Progress,
+    Proof,
+    Sample,
+    Verdict,
+    VerdictKind,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ def record_from_json(text: str) -> GateRecord:
 
 
 def progress_from_json(text: str) -> Progress | None:
-    """Given the text of a progress file, return it; None if it is not one (half an answer is none)."""
+    """Given the text of a progress file, return it; None if it is not (wholly) one."""
     try:
         data = json.loads(text)
         return Progress(**{**data, "phase": Phase(data["phase"])})

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import Applied, Following
+from kimisvc.deploy.apply import Following
 from kimisvc.deploy.box import SWITCH_WAIT, Box, install, keep_copies, plan_for, set_going
-from kimisvc.deploy.follow import Reporter, Watch, follow
+from kimisvc.deploy.follow import Reporter, follow
 from kimisvc.deploy.history import RollbackRow
-from kimisvc.deploy.outcome import Ending, Outcome
+from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.records import OnFail, VerdictKind
@@ -45,7 +45,7 @@ def for_unit(box: Box) -> RollbackRow:
 def to_generation(
     box: Box, number: int | None, following: Following, reporter: Reporter
 ) -> Applied:
-    """Given a number, or None for the last accepted before this one, restore it and follow its gate."""
+    """Given a number (None: the last accepted before this one), restore it and follow its gate."""
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
         with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
@@ -59,8 +59,7 @@ def to_generation(
         elif following is Following.LEAVE:
             ending = Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
         else:
-            watch = Watch(box.layout, box.systemd, box.history, box.clock, box.sleep)
-            ending = follow(watch, target.number, since, reporter)
+            ending = follow(box, target.number, since, reporter)
         return Applied(ending, target.number, current.number if current else None, restarted)
 
 

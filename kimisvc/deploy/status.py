@@ -42,7 +42,7 @@ class Status:
 
 
 def read_status(box: Box) -> Status:
-    """Given a box, return its status. Raise KimisvcError when systemd or the state cannot be read."""
+    """Given a box, return its status. Raise KimisvcError when it cannot be read."""
     names = box.layout.units
     current = box.generations.current()
     service = box.systemd.state(names.service)
@@ -66,7 +66,7 @@ def read_status(box: Box) -> Status:
 
 
 def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str, ...]:
-    """Given the current generation, say in what the box is not what it wrote. Drop-ins are no drift."""
+    """Given the current generation, say where the box differs from it. Drop-ins are no drift."""
     if current is None:
         return ()
     there = installed_units(box.layout)

@@ -1,0 +1,49 @@
+"""rollback: by an operator, and in its unit form by systemd."""
+
+from __future__ import annotations
+
+import click
+
+from kimisvc.cli import doors, options
+from kimisvc.cli.options import Form
+from kimisvc.cli.output import emit_json
+
+
+@click.command()
+@click.option(
+    "--to", "number", type=click.IntRange(min=1), metavar="N", help="Restore generation N."
+)
+@click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
+@click.option("--unit", "by_unit", is_flag=True, hidden=True)
+@options.instance
+@options.as_json
+def rollback(
+    number: int | None, no_follow: bool, by_unit: bool, instance: str | None, form: Form
+) -> int:
+    """Restore the last accepted generation (or generation N), and prove it again.
+
+    Where the one that runs is itself the last accepted, goes to the accepted
+    one before it. Restarts only what differs. Exit statuses as `apply`.
+    """
+    doors.need_root("rollback")
+    from kimisvc.host.systemd import Systemd
+
+    with Systemd() as systemd:
+        box = doors.box(systemd, doors.instance_or_default(instance))
+        if by_unit:
+            from kimisvc.deploy.rollback import for_unit
+
+            row = for_unit(box)
+            to = f"restored generation {row.to_generation}" if row.to_generation else "kept"
+            click.echo(f"generation {row.from_generation} failed, {to}: {row.reason}", err=True)
+            return 0
+        from kimisvc.cli.apply import applied_json, applied_text
+        from kimisvc.cli.reporter import reporter
+        from kimisvc.deploy.apply import Following
+        from kimisvc.deploy.rollback import to_generation
+
+        following = Following.LEAVE if no_follow else Following.FOLLOW
+        with reporter() as shown:
+            done = to_generation(box, number, following, shown)
+        emit_json(applied_json(done)) if form is Form.JSON else click.echo(applied_text(done))
+        return int(done.ending.outcome.exit_status)

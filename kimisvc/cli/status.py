@@ -1,0 +1,160 @@
+"""status: what runs, how fast it was, whether it is what was applied; a running gate, followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kimisvc.cli import doors, options
+from kimisvc.cli.options import Form
+from kimisvc.cli.output import emit_json, moment, span, speed, table, verdict_json
+from kimisvc.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.status import Status
+
+
+@click.command()
+@click.option("--follow", is_flag=True, help="Watch the gate that is at work until it has decided.")
+@options.instance
+@options.as_json
+def status(follow: bool, instance: str | None, form: Form) -> int:
+    """Say what runs now: profile, generation, unit, readiness, verdict, speed, drift.
+
+    With --follow, shows the progress of a load or probe and ends as `apply`
+    would have, with the same exit status.
+    """
+    from kimisvc.deploy.status import read_status
+    from kimisvc.host.systemd import Systemd
+
+    with Systemd() as systemd:
+        box = doors.box(systemd, doors.instance_or_default(instance))
+        if follow:
+            return _follow(box, form)
+        found = read_status(box)
+        emit_json(status_json(found)) if form is Form.JSON else click.echo(status_text(found, box))
+    return 0
+
+
+def _follow(box: Box, form: Form) -> int:
+    from kimisvc.cli.apply import applied_json, applied_text
+    from kimisvc.cli.reporter import reporter
+    from kimisvc.deploy.follow import resume
+
+    with reporter() as shown:
+        done = resume(box, shown)
+    if done is None:
+        found = _read(box)
+        emit_json(status_json(found)) if form is Form.JSON else click.echo(status_text(found, box))
+        return int(ExitStatus.DONE)
+    emit_json(applied_json(done)) if form is Form.JSON else click.echo(applied_text(done))
+    return int(done.ending.outcome.exit_status)
+
+
+def _read(box: Box) -> Status:
+    from kimisvc.deploy.status import read_status
+
+    return read_status(box)
+
+
+def status_json(found: Status) -> dict[str, Any]:
+    """Given a status, return its JSON object, as DESIGN fixes it."""
+    current, accepted, start = found.current, found.accepted, found.start
+    return {
+        "instance": found.instance,
+        "profile": current.profile if current else None,
+        "generation": current.number if current else None,
+        "accepted_generation": accepted.number if accepted else None,
+        "unit_state": found.service.active_state,
+        "unit_sub_state": found.service.sub_state,
+        "unit_result": found.service.result,
+        "main_pid": found.service.main_pid,
+        "invocation_id": found.service.invocation_id,
+        "restarts": found.service.restarts,
+        "enabled": found.service.enabled,
+        "ready": found.ready,
+        **verdict_json(found.verdict),
+        "load_s": start.load_s if start else None,
+        "vllm_version": start.vllm_version if start else None,
+        "gate_state": found.gate.active_state,
+        "progress": _progress_json(found),
+        "drift": list(found.drift),
+        "drop_ins": list(found.service.drop_ins),
+    }
+
+
+def _progress_json(found: Status) -> dict[str, Any] | None:
+    progress = found.progress
+    if progress is None:
+        return None
+    return {
+        "phase": progress.phase.value,
+        "detail": progress.detail,
+        "done": progress.done,
+        "total": progress.total,
+        "expected_s": progress.expected_s,
+        "started_at": progress.started_at,
+    }
+
+
+def status_text(found: Status, box: Box) -> str:
+    """Given a status, return it for people: the state first, then the proof, then what is odd."""
+    if found.current is None:
+        return f"{found.instance}: nothing was ever applied here (kimisvc apply PROFILE)"
+    rows = [("instance", found.instance), ("profile", found.current.profile)]
+    accepted = found.accepted
+    if accepted is None:
+        standing = "not accepted, and none ever was"
+    elif accepted.number == found.current.number:
+        standing = "accepted"
+    else:
+        standing = f"not accepted; the last accepted one is {accepted.label}"
+    rows.append(("generation", f"{found.current.number}, {standing}"))
+    rows.append(("unit", _unit_words(found, box)))
+    rows.append(("ready", "yes" if found.ready else "no"))
+    rows += _proof_rows(found)
+    rows += [("drift", line) for line in found.drift]
+    rows += [("drop-in", path) for path in found.service.drop_ins]
+    return table(rows)
+
+
+def _unit_words(found: Status, box: Box) -> str:
+    service = found.service
+    words = f"{service.active_state} ({service.sub_state})"
+    if service.active_state == "active" and service.started_at:
+        words += f", up {span(max(0.0, box.now() - service.started_at))}, PID {service.main_pid}"
+    if service.active_state == "inactive":
+        words += "; it should run: kimisvc apply starts it"
+    if service.active_state == "failed":
+        words += f"; {service.result}, exit status {service.exec_main_status}"
+    if service.restarts:
+        words += f", {service.restarts} automatic restarts"
+    return words
+
+
+def _proof_rows(found: Status) -> list[tuple[str, str]]:
+    from kimisvc.cli.reporter import describe
+
+    rows = []
+    if found.progress is not None:
+        rows.append(("gate", describe(found.progress)))
+    verdict = found.verdict
+    if verdict is not None:
+        rows.append(("verdict", f"{verdict.verdict.kind.value}, {moment(verdict.at)}"))
+        rows.append(("", verdict.verdict.reason))
+        rows.append(("decode", speed(verdict.decode_tok_s)))
+        if verdict.ttft_s is not None:
+            rows.append(("TTFT", f"{verdict.ttft_s:.3f} s"))
+        rows += [("note", note) for note in verdict.notes]
+    elif found.progress is None:
+        rows.append(("verdict", "none on the start that runs"))
+    if found.start is not None and found.start.load_s is not None:
+        rows.append(("load", span(found.start.load_s)))
+    last = found.last_rollback
+    if last is not None:
+        to = f"to {last.to_generation}" if last.to_generation else "nothing restored"
+        rows.append(("last rollback", f"{moment(last.at)}, from {last.from_generation}, {to}"))
+        rows.append(("", last.reason))
+    return rows

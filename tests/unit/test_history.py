@@ -1,0 +1,192 @@
+"""History keeps what was committed, whoever reads and whatever is cut off."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kimisvc.deploy.history import ApplyRow, History, RollbackRow
+from kimisvc.deploy.record import GateRecord, progress_from_json, record_from_json, to_json
+from kimisvc.errors import KimisvcError
+from kimisvc.records import (
+    GoldenResult,
+    Interval,
+    Phase,
+    Progress,
+    Proof,
+    Sample,
+    Verdict,
+    VerdictKind,
+)
+
+PROOF = Proof(
+    Verdict(VerdictKind.PASS, "over the goal"),
+    samples=(Sample(16, 32, 81.5, 0.2, 32), Sample(16, 32, 81.3, 0.21, 32, 81.4)),
+    decode_tok_s=Interval(81.1, 81.4, 81.7),
+    ttft_s=0.205,
+    engine_decode_tok_s=81.45,
+    golden=(GoldenResult("capital?", "Paris", "It is Paris.", True),),  # noqa: FBT003 - it holds
+    notes=("quiet",),
+)
+RECORD = GateRecord(
+    record="r1", generation=3, profile="ll_ring", model="/srv/kimi", invocation="abc",
+    service_started_at=100.0, began_at=101.0, ended_at=2300.0, ready_at=2260.0, load_s=2160.0,
+    vllm_version="0.33.0", floor=40.0, goal=50.0, proof=PROOF,
+)  # fmt: skip
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "kimi" / "history.sqlite")
+
+
+def test_a_record_comes_back_as_it_went(history: History) -> None:
+    history.add_record(RECORD)
+    (row,) = history.verdicts()
+    assert row.verdict == PROOF.verdict
+    assert row.decode_tok_s == PROOF.decode_tok_s
+    assert (row.generation, row.profile, row.invocation, row.at) == (3, "ll_ring", "abc", 2300.0)
+    assert (row.floor, row.goal, row.notes) == (40.0, 50.0, ("quiet",))
+    (start,) = history.starts()
+    assert (start.load_s, start.vllm_version, start.ready_at) == (2160.0, "0.33.0", 2260.0)
+
+
+def test_the_same_record_twice_is_once(history: History) -> None:
+    history.add_record(RECORD)
+    history.add_record(RECORD)
+    assert len(history.verdicts()) == len(history.starts()) == 1
+
+
+def test_a_gate_run_again_keeps_the_load_of_its_start(history: History) -> None:
+    history.add_record(RECORD)
+    history.add_record(replace(RECORD, record="r2", load_s=None, ready_at=2400.0))
+    (start,) = history.starts()
+    assert (start.load_s, start.ready_at) == (2160.0, 2260.0)
+    assert len(history.verdicts()) == 2
+
+
+def test_a_start_that_never_got_a_verdict_is_kept(history: History) -> None:
+    history.add_record(replace(RECORD, proof=None, ready_at=0.0, load_s=None))
+    (start,) = history.starts()
+    assert start.ready_at is None
+    assert history.verdicts() == ()
+
+
+def test_expected_load_is_the_median_of_the_last_five(history: History) -> None:
+    assert history.expected_load("/srv/kimi") == 0.0
+    for number, load in enumerate((9000.0, 2100.0, 2200.0, 2150.0, 2160.0, 2180.0)):
+        history.add_record(
+            replace(
+                RECORD, record=f"r{number}", invocation=f"i{number}", load_s=load,
+                service_started_at=float(number),
+            )
+        )  # fmt: skip
+    assert history.expected_load("/srv/kimi") == 2160.0
+    assert history.expected_load("/srv/other") == 0.0
+
+
+def test_verdicts_since_a_moment_newest_first(history: History) -> None:
+    for number, at in enumerate((10.0, 30.0, 20.0)):
+        history.add_record(replace(RECORD, record=f"r{number}", ended_at=at))
+    assert [v.at for v in history.verdicts(since=15.0)] == [30.0, 20.0]
+
+
+def test_applies_and_rollbacks(history: History) -> None:
+    number = history.begin_apply(
+        ApplyRow(5.0, None, 2, 1, "ll_ring", "ann", ("a.service", "b.service"), None, None)
+    )
+    assert history.applies()[0].outcome is None
+    history.end_apply(number, 9.0, "rolled-back", 4)
+    history.add_rollback(RollbackRow(7.0, 2, 1, "too slow"))
+    (row,) = history.applies()
+    assert (row.ended_at, row.outcome, row.exit, row.restarted) == (
+        9.0, "rolled-back", 4, ("a.service", "b.service"),
+    )  # fmt: skip
+    assert history.rollbacks() == (RollbackRow(7.0, 2, 1, "too slow"),)
+
+
+def test_no_history_yet_is_an_empty_one(history: History) -> None:
+    assert history.verdicts() == history.starts() == history.applies() == history.rollbacks() == ()
+
+
+def test_kill_9_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from kimisvc.deploy.history import History, RollbackRow\n"
+        "history = History(Path(sys.argv[1]))\n"
+        "history.add_rollback(RollbackRow(1.0, 2, 1, 'kept'))\n"
+        "with history._writing() as db:\n"
+        "    db.execute(\"INSERT INTO rollbacks VALUES (9, 2.0, 3, 2, 'half')\")\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert done.returncode == -9
+    assert [row.reason for row in History(path).rollbacks()] == ["kept"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_one_who_may_not_write_the_folder_can_read(tmp_path: Path) -> None:
+    folder = Path("/var/lib") / f"kimisvc-test-{os.getpid()}"
+    history = History(folder / "history.sqlite")
+    try:
+        history.add_record(RECORD)
+        (folder / "history.sqlite").chmod(0o644)
+        pid = os.fork()
+        if pid == 0:
+            os.setuid(65534)
+            try:
+                os._exit(0 if len(history.verdicts()) == 1 else 1)
+            except KimisvcError:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        for left in folder.iterdir():
+            left.unlink()
+        folder.rmdir()
+    assert tmp_path.is_dir()
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(b"this is no database, and long enough to be read as one" * 20)
+    with pytest.raises(KimisvcError, match=r"history\.sqlite") as caught:
+        History(path).verdicts()
+    assert caught.value.code == "history-unusable"
+
+
+def test_a_history_of_a_newer_kimisvc_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(KimisvcError, match="newer kimisvc"):
+        History(path).add_rollback(RollbackRow(1.0, 2, 1, "x"))
+
+
+def test_a_record_survives_json() -> None:
+    assert record_from_json(to_json(RECORD)) == RECORD
+    unfinished = replace(RECORD, proof=None)
+    assert record_from_json(to_json(unfinished)) == unfinished
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"proof": 1}', "null", to_json(RECORD).replace('"PASS"', '"GOOD"')]
+)
+def test_what_is_no_record_is_refused(text: str) -> None:
+    with pytest.raises(KimisvcError, match="record"):
+        record_from_json(text)
+
+
+def test_progress_survives_json_and_half_of_it_is_none() -> None:
+    progress = Progress(Phase.LOADING, 2, "abc", 1.0, 2.0, "starting", 3, 64, 2160.0)
+    text = to_json(progress)
+    assert progress_from_json(text) == progress
+    assert progress_from_json(text[: len(text) // 2]) is None

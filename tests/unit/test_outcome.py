@@ -1,0 +1,115 @@
+"""How an apply ends, judged from what history and systemd say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kimisvc.deploy.history import RollbackRow, VerdictRow
+from kimisvc.deploy.outcome import Evidence, Outcome, at_rest, judge
+from kimisvc.errors import ExitStatus
+from kimisvc.records import UnitState, Verdict, VerdictKind
+
+ACTIVE = UnitState("s.service", "loaded", "active", "running")
+INACTIVE = UnitState("g.service", "loaded", "inactive", "dead")
+FAILED = replace(INACTIVE, active_state="failed", sub_state="failed")
+
+
+def verdict(generation: int, kind: VerdictKind, at: float, reason: str = "why") -> VerdictRow:
+    return VerdictRow(
+        f"r{at}", "i", generation, "p", at, Verdict(kind, reason), None, None, None, None, None, ()
+    )
+
+
+def evidence(
+    verdicts: tuple[VerdictRow, ...] = (), rollbacks: tuple[RollbackRow, ...] = ()
+) -> Evidence:
+    return Evidence(2, verdicts, rollbacks, ACTIVE, INACTIVE, INACTIVE)
+
+
+PASS, DEGRADED, FAIL, INCONCLUSIVE = (
+    VerdictKind.PASS,
+    VerdictKind.DEGRADED,
+    VerdictKind.FAIL,
+    VerdictKind.INCONCLUSIVE,
+)
+TO_1 = RollbackRow(20.0, 2, 1, "too slow")
+TO_NOTHING = RollbackRow(20.0, 2, None, "none was ever accepted")
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome"),
+    [
+        (evidence(), None),
+        (evidence((verdict(1, PASS, 9.0),)), None),
+        (evidence((verdict(2, PASS, 10.0),)), Outcome.ACCEPTED),
+        (evidence((verdict(2, DEGRADED, 10.0),)), Outcome.ACCEPTED),
+        (evidence((verdict(2, INCONCLUSIVE, 10.0),)), Outcome.INCONCLUSIVE),
+        (evidence((verdict(2, FAIL, 10.0),)), None),
+        (evidence((verdict(2, FAIL, 10.0),), (TO_NOTHING,)), Outcome.NOT_RESTORED),
+        (evidence((), (TO_NOTHING,)), Outcome.NOT_RESTORED),
+        (evidence((verdict(2, FAIL, 10.0),), (TO_1,)), None),
+        (evidence((verdict(1, PASS, 30.0), verdict(2, FAIL, 10.0)), (TO_1,)), Outcome.ROLLED_BACK),
+        (evidence((verdict(1, PASS, 30.0),), (TO_1,)), Outcome.ROLLED_BACK),
+        (
+            evidence((verdict(1, INCONCLUSIVE, 30.0), verdict(2, FAIL, 10.0)), (TO_1,)),
+            Outcome.NOT_RESTORED,
+        ),
+        (evidence((verdict(1, FAIL, 30.0), verdict(2, FAIL, 10.0)), (TO_1,)), None),
+        (
+            evidence(
+                (verdict(1, FAIL, 30.0), verdict(2, FAIL, 10.0)),
+                (RollbackRow(31.0, 1, None, "is itself the last accepted one"), TO_1),
+            ),
+            Outcome.NOT_RESTORED,
+        ),
+        (evidence((verdict(1, PASS, 19.0), verdict(2, FAIL, 10.0)), (TO_1,)), None),
+    ],
+)
+def test_judge(seen: Evidence, outcome: Outcome | None) -> None:
+    ending = judge(seen)
+    assert (ending and ending.outcome) == outcome
+
+
+def test_a_rollback_unit_that_failed_itself_ends_it() -> None:
+    ending = judge(replace(evidence((verdict(2, FAIL, 10.0),)), rollback=FAILED))
+    assert ending is not None
+    assert ending.outcome is Outcome.NOT_RESTORED
+    assert "journalctl" in ending.reason
+
+
+def test_reasons_are_told_in_the_order_they_came() -> None:
+    seen = evidence((verdict(1, PASS, 30.0), verdict(2, FAIL, 10.0, "wrong answer")), (TO_1,))
+    ending = judge(seen)
+    assert ending is not None
+    assert ending.reason == "wrong answer; generation 1 restored and proven"
+
+
+@pytest.mark.parametrize(
+    ("seen", "rest"),
+    [
+        (evidence(), True),
+        (replace(evidence(), service=FAILED), True),
+        (replace(evidence(), gate=replace(INACTIVE, active_state="activating")), False),
+        (replace(evidence(), gate=replace(INACTIVE, job=7)), False),
+        (replace(evidence(), rollback=replace(INACTIVE, active_state="activating")), False),
+        (replace(evidence(), service=replace(ACTIVE, active_state="activating")), False),
+        (replace(evidence(), service=replace(INACTIVE, job=7)), False),
+    ],
+)
+def test_at_rest(seen: Evidence, rest: bool) -> None:  # noqa: FBT001 - the expected answer
+    assert at_rest(seen) is rest
+
+
+def test_exit_statuses_of_outcomes() -> None:
+    assert {outcome: outcome.exit_status for outcome in Outcome} == {
+        Outcome.UNCHANGED: ExitStatus.DONE,
+        Outcome.RECORDED: ExitStatus.DONE,
+        Outcome.STARTED: ExitStatus.DONE,
+        Outcome.ACCEPTED: ExitStatus.DONE,
+        Outcome.INCONCLUSIVE: ExitStatus.INCONCLUSIVE,
+        Outcome.ROLLED_BACK: ExitStatus.ROLLED_BACK,
+        Outcome.NOT_RESTORED: ExitStatus.NOT_RESTORED,
+        Outcome.STOPPED: ExitStatus.FAILED,
+    }
