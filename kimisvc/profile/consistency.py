@@ -1,0 +1,152 @@
+"""Rules that need more than one key: each is a row that says which keys it reads.
+
+A rule whose keys already have a problem of their own is left out, so that one
+mistake is reported once. What NCCL, CUDA and vLLM make of values is knowledge
+of another module; here is only what kimisvc itself needs to hold.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.problems import Finding
+from kimisvc.profile.quantities import format_duration
+from kimisvc.records import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kimisvc.profile.problems import KeyPath
+    from kimisvc.records import Profile
+
+_UNIT_ENDINGS = ("-gate", "-rollback", "-canary")
+_FIRST_FREE_PORT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must hold between the keys it reads; yields a finding for each break."""
+
+    reads: tuple[KeyPath, ...]
+    findings: Callable[[Profile], Iterator[Finding]]
+
+
+def inconsistencies(draft: Profile, spoiled: set[KeyPath]) -> Iterator[Finding]:
+    """Given a profile and the paths that have problems already, yield each rule it breaks.
+
+    Spoiled keys may hold anything in the draft: no rule that reads one is asked.
+    """
+    for rule in RULES:
+        if spoiled.isdisjoint((*rule.reads, *(path[:1] for path in rule.reads))):
+            yield from rule.findings(draft)
+
+
+def _runs(profile: Profile) -> Iterator[Finding]:
+    least, most = profile.probe.min_runs, profile.probe.max_runs
+    if least > most:
+        yield Finding(
+            ("probe", "min_runs"),
+            f"min_runs {least} is more than max_runs {most}. Lower the one or raise the other",
+            or_at=(("probe", "max_runs"),),
+        )
+
+
+def _instance_name(profile: Profile) -> Iterator[Finding]:
+    name, path = profile.service.instance, ("service", "instance")
+    if name == "exporter":
+        yield Finding(path, '"exporter" would take the name of kimisvc-exporter.service')
+    for ending in _UNIT_ENDINGS:
+        if name.endswith(ending):
+            yield Finding(
+                path,
+                f'"{name}" ends in {ending}, as the units that belong to an instance do. '
+                "Choose another name",
+            )
+
+
+def _low_port(profile: Profile) -> Iterator[Finding]:
+    if profile.vllm.port < _FIRST_FREE_PORT:
+        yield Finding(
+            ("vllm", "port"),
+            f"{profile.vllm.port} is below {_FIRST_FREE_PORT} and needs a privilege that the "
+            "service gives up",
+            Severity.WARNING,
+        )
+
+
+def _golden_patterns(profile: Profile) -> Iterator[Finding]:
+    for number, question in enumerate(profile.golden):
+        expect, path = question.expect, ("golden", number, "expect")
+        if not (expect.startswith("/") and expect.endswith("/")) or expect == "/":
+            continue
+        if not expect[1:-1]:
+            yield Finding(path, "the pattern between the slashes is empty: any answer would do")
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                re.compile(expect[1:-1])
+        except (re.error, OverflowError, RecursionError, Warning) as error:
+            yield Finding(path, f"the pattern between the slashes does not compile: {error}")
+
+
+def _context_length(profile: Profile) -> Iterator[Finding]:
+    longest = profile.args.get("max-model-len")
+    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 1:
+        return  # "256k" and "auto" are for vLLM to read
+    needed = profile.probe.prompt_tokens + profile.probe.max_tokens
+    if needed > longest:
+        yield Finding(
+            ("args", "max-model-len"),
+            f"a probe run needs {needed} tokens (prompt_tokens + max_tokens), but the context "
+            f"holds {longest}. Raise max-model-len or shorten [probe]",
+            or_at=(("probe", "max_tokens"), ("probe", "prompt_tokens")),
+        )
+
+
+def _ready_timeout(profile: Profile) -> Iterator[Finding]:
+    written = profile.env.get("VLLM_ENGINE_READY_TIMEOUT_S")
+    if written is None:
+        return
+    path = ("env", "VLLM_ENGINE_READY_TIMEOUT_S")
+    deadline = profile.service.load_timeout
+    if not re.fullmatch("[0-9]{1,9}", written):
+        yield Finding(path, f'"{written}" is refused: vLLM reads whole seconds here')
+    elif int(written) < deadline:
+        yield Finding(
+            path,
+            f"vLLM would give up after {format_duration(int(written))}, before load_timeout "
+            f"({format_duration(deadline)}). Write at least {deadline:.0f}, or leave it out",
+            or_at=(("service", "load_timeout"),),
+        )
+
+
+def _open_host(profile: Profile) -> Iterator[Finding]:
+    if profile.vllm.host in ("0.0.0.0", "::") and not profile.service.secrets_file:  # noqa: S104 - looked for, not bound
+        yield Finding(
+            ("vllm", "host"),
+            f"{profile.vllm.host} lets every host that reaches the box use the model, and no "
+            "secrets_file gives it an API key",
+            Severity.WARNING,
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule((("probe", "min_runs"), ("probe", "max_runs")), _runs),
+    Rule((("service", "instance"),), _instance_name),
+    Rule((("vllm", "port"),), _low_port),
+    Rule((("vllm", "host"), ("service", "secrets_file")), _open_host),
+    Rule((("golden",),), _golden_patterns),
+    Rule(
+        (("args", "max-model-len"), ("probe", "max_tokens"), ("probe", "prompt_tokens")),
+        _context_length,
+    ),
+    Rule(
+        (("env", "VLLM_ENGINE_READY_TIMEOUT_S"), ("service", "load_timeout")),
+        _ready_timeout,
+    ),
+)
+"""Every rule, in the order of the tables they speak of."""

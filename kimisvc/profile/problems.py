@@ -1,0 +1,49 @@
+"""What was found wrong inside one profile, before and after a line number is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kimisvc.records import Problem, Severity
+
+KeyPath = tuple[str | int, ...]
+"""Where in a document: ("gate", "max_ttft"), ("golden", 0, "expect"), ("name",)."""
+
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that would end or hide a line in a unit, a log or a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem that knows its key but not yet its file and line.
+
+    `or_at` names further keys the same problem may be shown at: the first of
+    all that stands in the operator's own file is taken.
+    """
+
+    path: KeyPath
+    message: str
+    severity: Severity = Severity.ERROR
+    or_at: tuple[KeyPath, ...] = ()
+
+
+def key_name(path: KeyPath) -> str:
+    """Given a key path, return it as problems name it: gate.max_ttft, golden[0].expect."""
+    name = ""
+    for part in path:
+        if isinstance(part, int):
+            name += f"[{part}]"
+        else:
+            shown = CONTROL.sub("?", part)
+            name += f".{shown}" if name else shown
+    return name
+
+
+def format_problem(problem: Problem) -> str:
+    """Given a problem, return its line: `profiles/kimi.toml:14: gate.max_tftt: unknown key.`."""
+    where = f"{problem.file}:{problem.line}" if problem.line else problem.file
+    parts = [where, problem.key, problem.message]
+    if problem.severity is Severity.WARNING:
+        parts.insert(1, "warning")
+    return ": ".join(part for part in parts if part)
