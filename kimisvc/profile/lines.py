@@ -35,9 +35,12 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 def line_of(path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
     """Given a path, return its line, else that of the nearest table around it, else 0."""
-    while path and path not in lines:
+    while path:
+        for known in (path, (*path, 0)):  # of an array of tables the first stands for all
+            if known in lines:
+                return lines[known]
         path = path[:-1]
-    return lines.get(path, 0)
+    return 0
 
 
 def deep_tables(text: str) -> list[tuple[KeyPath, int]]:

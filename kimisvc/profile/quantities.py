@@ -43,7 +43,7 @@ _LONGEST_US = 2**53
 _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SHORT = {"K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
 _DECIMAL = {"KB": "KiB", "MB": "MiB", "GB": "GiB", "TB": "TiB"}
-_SIZE = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))?[ \t]*([A-Za-z]*)")
+_SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,15}))?[ \t]*([A-Za-z]*)")
 _LARGEST_BYTES = 2**63 - 1
 
 _TARGET = re.compile(
@@ -73,7 +73,7 @@ def parse_duration(text: str) -> float:
     bare = False
     while position < len(text):
         span = _SPAN.match(text, position)
-        if span is None:
+        if span is None or not (text[span.end() :] or "0")[0].isalnum():
             raise ValueError(f"{_quoted(text)} is not a duration. {_HOW}")
         whole, fraction, unit = span.groups()
         if not unit and (bare or position or span.end() < len(text)):

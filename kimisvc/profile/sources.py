@@ -82,13 +82,11 @@ def _unfit(status: os.stat_result) -> str:
 def _neighbour(path: Path) -> str:
     """Given a path without a file, return a hint at the file beside it that was likely meant."""
     try:
-        names = sorted(file.name for file in path.parent.glob("*.toml"))
+        stems = sorted(file.stem for file in path.parent.glob("*.toml"))
     except OSError:
         return ""
-    if f"{path.name}.toml" in names:
-        return f" Did you mean {path.name}.toml?"
-    near = near_name(path.name, names)
-    return f" Did you mean {near}?" if near else ""
+    near = path.name if path.name in stems else near_name(path.stem, stems)
+    return f" Did you mean {near}.toml?" if near else ""
 
 
 def _decoded(path: Path, raw: bytes) -> Source:

@@ -79,7 +79,8 @@ def _refused(setting: Setting, raw: object, hint: str = "") -> ValueError:
 
 def _text(setting: Setting, raw: object) -> str:
     if not isinstance(raw, str):
-        hint = f'Write {setting.key} = "{shown(raw)}"' if isinstance(raw, int | float) else ""
+        plain = isinstance(raw, int | float) and setting.kind is Kind.TEXT and not setting.pattern
+        hint = f'Write {setting.key} = "{shown(raw)}"' if plain else ""
         raise _refused(setting, raw, hint)
     if not raw.strip():
         if setting.default == "" and not raw:
@@ -103,6 +104,8 @@ def _integer(setting: Setting, raw: object) -> int:
         hint = ""
         if isinstance(raw, str) and re.fullmatch("[0-9]{1,15}", raw.strip()):
             hint = f"Write it without quotes: {setting.key} = {int(raw)}"
+        elif isinstance(raw, float) and raw.is_integer():
+            hint = f"Write it without a point: {setting.key} = {raw:.0f}"
         raise _refused(setting, raw, hint)
     return int(_in_range(setting, raw, raw))
 
@@ -163,7 +166,7 @@ def _size(setting: Setting, raw: object) -> int:
 def _target(setting: Setting, raw: object) -> SpeedTarget:
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         raise _refused(setting, raw, f"Write {setting.key} = {setting.example}")
-    return parse_target(raw if isinstance(raw, str) else shown(raw))
+    return parse_target(raw if isinstance(raw, str) else shown(raw).removesuffix(".0"))
 
 
 _PARSERS: Mapping[Kind, Callable[[Setting, object], object]] = {
@@ -198,7 +201,7 @@ def shown(raw: object) -> str:
     if isinstance(raw, int) and abs(raw) >= _INT64:
         return "a number of more than 64 bits"
     if isinstance(raw, bool | int | float):
-        return toml(raw).removesuffix(".0")
+        return toml(raw)
     if isinstance(raw, list | dict):
         return "a list" if isinstance(raw, list) else "a table"
     return f"the date or time {raw}"
