@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.problems import key_name
 from kimisvc.profile.settings import FREE_TABLES, TABLES
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ def unknown_key(table: str, key: str) -> str:
     homes = [header(other) for other, rows in TABLES.items() if other != table and key in rows]
     if near:
         message += f" Did you mean {near}?"
+    shown = key_name((key,))
     if homes:
-        message += f" {key} belongs in {' or '.join(homes)}"
+        message += f" {shown} belongs in {' or '.join(homes)}"
     elif key.isupper():
-        message += f" If {key} is an environment variable, it belongs in [env]"
+        message += f" If {shown} is an environment variable, it belongs in [env]"
     elif not near and table in ("vllm", "service"):
         message += " If it is an option of `vllm serve`, it belongs in [args]"
     elif not near:

@@ -13,6 +13,8 @@ KeyPath = tuple[str | int, ...]
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that would end or hide a line in a unit, a log or a terminal."""
 
+_LONGEST_NAME = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -36,6 +38,8 @@ def key_name(path: KeyPath) -> str:
             name += f"[{part}]"
         else:
             shown = CONTROL.sub("?", part)
+            if len(shown) > _LONGEST_NAME:
+                shown = f"{shown[:_LONGEST_NAME]}..."
             name += f".{shown}" if name else shown
     return name
 
