@@ -13,8 +13,9 @@ from kimisvc.cli.profile import usable
 from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.apply import Applied, Checks, Wish
+    from kimisvc.deploy.apply import Checks, Wish
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.outcome import Applied
 
 
 @click.command()

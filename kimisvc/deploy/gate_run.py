@@ -82,9 +82,7 @@ class LoadFromJournal:
         self._next = now + JOURNAL_EVERY
         from kimisvc.host.journal import load_progress
 
-        lines, self._cursor = self._doors.journal.read(
-            self._unit.name, self._unit.invocation_id, self._cursor
-        )
+        lines, self._cursor = self._doors.journal.read(self._unit.invocation_id, self._cursor)
         self._seen = load_progress(lines, self._seen) or self._seen
         if self._seen is None:
             self._desk.write(Phase.LOADING, "starting")

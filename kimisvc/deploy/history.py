@@ -223,7 +223,7 @@ class History:
             " FROM applies ORDER BY at DESC, id DESC LIMIT ?",
             (limit,),
         )
-        return tuple(ApplyRow(*row[:6], tuple(row[6].split()), *row[7:]) for row in rows)
+        return tuple(_apply_row(*row) for row in rows)
 
     def rollbacks(self, since: float = 0.0, limit: int = 1000) -> tuple[RollbackRow, ...]:
         """Given a moment, return the rollbacks from then on, newest first."""
@@ -303,6 +303,14 @@ class History:
             ) from error
         except OSError as error:
             raise KimisvcError("history-unusable", f"{self._path}: {error.strerror}") from error
+
+
+def _apply_row(*row: Any) -> ApplyRow:
+    at, ended_at, generation, previous, profile, actor, restarted, outcome, status = row
+    return ApplyRow(
+        at, ended_at, generation, previous, profile, actor,
+        tuple(restarted.split()), outcome, status,
+    )  # fmt: skip
 
 
 def _verdict_row(row: tuple[Any, ...]) -> VerdictRow:

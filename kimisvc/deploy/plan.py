@@ -6,12 +6,11 @@ and `rollback` carry it out, so what was shown is what happens.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kimisvc.render.compare import Change, UnitComparison, compare
+from kimisvc.render.compare import Change, UnitComparison, compare, unified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,11 +107,4 @@ def _hand_edits(now: Situation, wished: Mapping[str, str]) -> tuple[HandEdit, ..
         HandEdit(name, unified(now.ours.get(name, ""), text, f"{name} by kimisvc", f"{name} now"))
         for name, text in now.installed.items()
         if text is not None and text not in (now.ours.get(name), wished.get(name))
-    )
-
-
-def unified(old: str, new: str, old_name: str, new_name: str) -> str:
-    """Given two texts and their names, return a unified diff."""
-    return "\n".join(
-        difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
     )

@@ -1,1 +1,1 @@
-"""Probe, statistics, golden answers and the gate rule. API, clock and sleep come as arguments."""
+"""Measures one stream of a running server and judges it; the world comes as arguments."""

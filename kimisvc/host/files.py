@@ -1,0 +1,175 @@
+"""The door to the file system: atomic writes and symlinks, locks, and errors that name the path.
+
+A crash, a full disk or a kill in the middle leaves the old content or the
+new, never half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from kimisvc.errors import KimisvcError, LockedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+LOCK_POLL = 0.1
+_HINTS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "a quota is used up",
+    errno.EROFS: "the file system is mounted read-only",
+    errno.EACCES: "run it with sudo, or check the modes of the folders above",
+    errno.EPERM: "run it with sudo, or check for the immutable attribute (lsattr)",
+}
+
+
+def translated(error: OSError, path: Path) -> KimisvcError:
+    """Given an error of the file system, return it as ours, naming the path and what helps."""
+    return KimisvcError(
+        "file-error",
+        f"{error.filename or path}: {error.strerror or error}",
+        hint=_HINTS.get(error.errno or 0, ""),
+    )
+
+
+def read_text(path: Path) -> str:
+    """Given a path, return its text. Raise KimisvcError if it cannot be read or is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise translated(error, path) from error
+    except UnicodeDecodeError as error:
+        raise KimisvcError("not-text", f"{path}: is not UTF-8 text (byte {error.start})") from error
+
+
+def make_folder(path: Path) -> None:
+    """Given a path, make the folder and those above it. Raise KimisvcError if that fails."""
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        raise translated(error, path) from error
+
+
+def write_atomic(path: Path, text: str, mode: int) -> None:
+    """Given a path, text and a mode, replace the file as a whole, on disk when this returns.
+
+    Raise KimisvcError if that fails; then the old file is untouched and
+    nothing is left beside it.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            temporary.rename(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+    except OSError as error:
+        raise translated(error, path) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Given a folder, put its entries on disk, so that a rename outlives a power cut."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def switch_symlink(link: Path, target: str) -> None:
+    """Given a symlink and its new target, switch it atomically. Raise KimisvcError if that fails."""
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    try:
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target)
+        try:
+            temporary.rename(link)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(link.parent)
+    except OSError as error:
+        raise translated(error, link) from error
+
+
+def free_bytes(path: Path) -> int:
+    """Given a path that may not exist yet, return the free bytes where it would lie."""
+    while not path.exists():
+        path = path.parent
+    usage = os.statvfs(path)
+    return usage.f_bavail * usage.f_frsize
+
+
+class Lock:
+    """An advisory lock on a file, held while the `with` block runs; freed by the kernel on death.
+
+    `wait` is how long to wait for it (s). The file tells who holds it, for
+    the message to the one who came second.
+    """
+
+    def __init__(self, path: Path, wait: float = 0.0) -> None:
+        self._path = path
+        self._wait = wait
+        self._handle = -1
+
+    def __enter__(self) -> Self:
+        """Take the lock. Raise LockedError when another holds it for longer than we wait."""
+        try:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise translated(error, self._path) from error
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise self._locked() from None
+                time.sleep(LOCK_POLL)
+        self._sign()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Free the lock."""
+        os.close(self._handle)
+
+    def _sign(self) -> None:
+        note = json.dumps({"pid": os.getpid(), "since": time.time()})
+        with contextlib.suppress(OSError):  # who holds it is a comfort, the lock is the kernel's
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, note.encode(), 0)
+
+    def _locked(self) -> LockedError:
+        try:
+            note = json.loads(os.pread(self._handle, 4096, 0))
+            since = time.strftime("%H:%M:%S", time.localtime(note["since"]))
+            who = f"PID {note['pid']}, since {since}"
+        except (ValueError, KeyError, TypeError):
+            who = "it has not said who it is"
+        os.close(self._handle)
+        return LockedError(
+            "locked",
+            f"another kimisvc is at work on this instance ({who})",
+            hint="watch it with: kimisvc status --follow",
+        )

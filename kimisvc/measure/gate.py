@@ -1,0 +1,252 @@
+"""Proves one start: warm-up, golden questions, runs until the verdict is certain.
+
+The order of things of the gate and of `kimisvc probe`. What happens on the wire
+is in `probe` and `golden`, what follows from it in `outcome` and `gate_rule`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, replace
+from itertools import count
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kimisvc.measure import golden as golden_rules
+from kimisvc.measure.gate_rule import decide
+from kimisvc.measure.outcome import RESPONSES, Broken, Trouble, verdict_of
+from kimisvc.measure.probe import Request, World, ask, play
+from kimisvc.measure.prompts import fresh_prompt
+from kimisvc.measure.statistics import mean_interval
+from kimisvc.records import GoldenResult, Phase, Profile, Proof, Sample, Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kimisvc.measure.stream import Api
+
+Made = TypeVar("Made")
+
+SPARE_TRIES = 5
+"""Repeats for which `budget` leaves room."""
+DISAGREEMENT = 0.02
+"""Relative difference between client's and engine's figure that is worth a note."""
+
+
+class Report(Protocol):
+    """Who is told where the gate stands."""
+
+    def __call__(self, phase: Phase, detail: str, done: int = 0, total: int = 0) -> None:
+        """Given where the gate stands, tell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What one proof works with. `runs` numbers its requests, so that no two prompts are alike."""
+
+    world: World
+    profile: Profile
+    report: Report
+    seed: str
+    deadline: float
+    runs: Iterator[int]
+
+    @property
+    def model(self) -> str:
+        """The name the server serves the model under."""
+        return self.profile.vllm.served_model_name or self.profile.vllm.model
+
+    @property
+    def left(self) -> float:
+        """The time one request may take now: its own limit, or what is left of the whole (s)."""
+        return min(self.profile.probe.timeout, self.deadline - self.world.clock())
+
+
+def budget(profile: Profile) -> float:
+    """Given a profile, return how long proving a start may take at most, once it is ready (s)."""
+    asked = len(golden_rules.questions(profile.golden, profile.gate))
+    requests = profile.probe.warmup + asked + profile.probe.max_runs + SPARE_TRIES
+    return requests * profile.probe.timeout
+
+
+def prove(
+    api: Api,
+    profile: Profile,
+    report: Report,
+    *,
+    seed: str = "",
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Proof:
+    """Given a ready server and its profile, find out whether this start serves rightly and fast.
+
+    Wrong golden answers fail it before any speed is measured. `report` is told
+    of every step; `seed` makes the prompts (a fresh one unless given); `clock`
+    must be the one that `api` stamps its chunks with. Bounded by `budget`.
+    """
+    bench = _bench(World(api, clock, sleep), profile, report, seed)
+    thrown: list[Broken] = []
+    broken = _warm_up(bench, thrown)
+    if broken is not None:
+        return Proof(verdict_of(broken, profile.gate), notes=_repeats(thrown))
+    results: list[GoldenResult] = []
+    verdict = _ask_questions(bench, results, thrown)
+    if verdict is not None:
+        return Proof(verdict, golden=tuple(results), notes=_repeats(thrown))
+    return replace(_probe(bench, thrown), golden=tuple(results))
+
+
+def measure(
+    api: Api,
+    profile: Profile,
+    report: Report,
+    *,
+    seed: str = "",
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Proof:
+    """Given a ready server and a profile, measure and judge the speed alone: no golden questions."""
+    bench = _bench(World(api, clock, sleep), profile, report, seed)
+    thrown: list[Broken] = []
+    broken = _warm_up(bench, thrown)
+    if broken is not None:
+        return Proof(verdict_of(broken, profile.gate), notes=_repeats(thrown))
+    return _probe(bench, thrown)
+
+
+def _bench(world: World, profile: Profile, report: Report, seed: str) -> Bench:
+    deadline = world.clock() + budget(profile)
+    return Bench(world, profile, report, seed or secrets.token_hex(8), deadline, count())
+
+
+def _warm_up(bench: Bench, thrown: list[Broken]) -> Broken | None:
+    """Play the warm-up requests; return what broke them, if anything did."""
+    total = bench.profile.probe.warmup
+    for done in range(total):
+        bench.report(Phase.WARMING_UP, f"request {done + 1} of {total}", done, total)
+        outcome = _persist(bench, lambda: play(bench.world, _request(bench)), thrown)
+        # Kernels are as warm after an answer that is no sample; the runs will judge it.
+        if isinstance(outcome, Broken) and outcome.trouble not in _WARM_ENOUGH:
+            return outcome
+    return None
+
+
+_WARM_ENOUGH = (Trouble.DISTURBED, Trouble.EARLY_STOP, Trouble.NO_USAGE, Trouble.NO_SPEED)
+
+
+def _ask_questions(
+    bench: Bench, results: list[GoldenResult], thrown: list[Broken]
+) -> Verdict | None:
+    """Ask the golden questions, add what came to `results`; return the verdict if it ends here."""
+    gate = bench.profile.gate
+    asked = golden_rules.questions(bench.profile.golden, gate)
+    for done, question in enumerate(asked):
+        bench.report(Phase.GOLDEN, question.prompt, done, len(asked))
+        body = golden_rules.body(bench.model, question)
+        outcome = _persist(
+            bench, lambda body=body: ask(bench.world, golden_rules.PATH, body, bench.left), thrown
+        )
+        if isinstance(outcome, Broken):
+            broken = verdict_of(outcome, gate)
+            return Verdict(broken.kind, f"golden question {question.prompt!r}: {broken.reason}")
+        result, why = golden_rules.judge(question, outcome, gate)
+        results.append(result)
+        if why:
+            return Verdict(VerdictKind.FAIL, why)
+    return None
+
+
+def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
+    """Measure until the rule decides or a request breaks for good; return the proof so far."""
+    probe, gate = bench.profile.probe, bench.profile.gate
+    samples: list[Sample] = []
+    bench.report(Phase.PROBING, "", 0, probe.max_runs)
+    while (verdict := decide(samples, probe, gate)) is None:
+        outcome = _persist(bench, lambda: play(bench.world, _request(bench)), thrown)
+        if isinstance(outcome, Broken):
+            verdict = verdict_of(outcome, gate)
+            break
+        samples.append(outcome)
+        bench.report(Phase.PROBING, _running_figure(samples), len(samples), probe.max_runs)
+    engine = engine_figure(samples)
+    return Proof(
+        verdict,
+        samples=tuple(samples),
+        decode_tok_s=mean_interval([sample.decode_tok_s for sample in samples]),
+        ttft_s=median(sample.ttft_s for sample in samples) if samples else None,
+        engine_decode_tok_s=engine,
+        notes=(*_cross_check(samples, engine), *_repeats(thrown)),
+    )
+
+
+def _request(bench: Bench) -> Request:
+    probe = bench.profile.probe
+    prompt = fresh_prompt(bench.seed, next(bench.runs), probe.prompt_tokens)
+    return Request(bench.model, prompt, probe.max_tokens, bench.left)
+
+
+def _persist(
+    bench: Bench, attempt: Callable[[], Made | Broken], thrown: list[Broken]
+) -> Made | Broken:
+    """Try a request as often as the table of responses allows; note the tries that came to nothing."""
+    tries: dict[Trouble, int] = {}
+    while True:
+        if bench.left <= 0:
+            allowed = budget(bench.profile)
+            return Broken(
+                Trouble.OUT_OF_TIME,
+                f"{allowed:.0f} s; last trouble: {thrown[-1] if thrown else 'none'}",
+            )
+        outcome = attempt()
+        if not isinstance(outcome, Broken):
+            return outcome
+        response = RESPONSES[outcome.trouble]
+        tries[outcome.trouble] = tries.get(outcome.trouble, 0) + 1
+        if tries[outcome.trouble] >= response.tries:
+            return outcome
+        thrown.append(outcome)
+        bench.world.sleep(response.pause)
+
+
+def engine_figure(samples: Sequence[Sample]) -> float | None:
+    """Given runs, return the engine's own decode speed over those it confirmed; None without any.
+
+    Tokens over seconds of all these runs together, as the engine's counters
+    would give it for the whole window.
+    """
+    confirmed = [
+        (sample.completion_tokens - 1, sample.engine_decode_tok_s)
+        for sample in samples
+        if sample.engine_decode_tok_s
+    ]
+    seconds = sum(tokens / speed for tokens, speed in confirmed)
+    return sum(tokens for tokens, _ in confirmed) / seconds if seconds else None
+
+
+def _cross_check(samples: Sequence[Sample], engine: float | None) -> Iterator[str]:
+    unconfirmed = sum(sample.engine_decode_tok_s is None for sample in samples)
+    if unconfirmed:
+        yield (
+            f"{unconfirmed} of {len(samples)} runs could not be checked against the server's "
+            "counters: whether they were alone is not known"
+        )
+    if engine is None:
+        return
+    client = fmean(sample.decode_tok_s for sample in samples)
+    if abs(client / engine - 1) > DISAGREEMENT:
+        yield (
+            f"client and engine disagree: {client:.2f} tok/s seen here, "
+            f"{engine:.2f} tok/s by the engine's own counters"
+        )
+
+
+def _repeats(thrown: Sequence[Broken]) -> tuple[str, ...]:
+    return tuple(f"repeated: {broken}" for broken in thrown)
+
+
+def _running_figure(samples: Sequence[Sample]) -> str:
+    interval = mean_interval([sample.decode_tok_s for sample in samples])
+    if interval is None:
+        return f"{samples[-1].decode_tok_s:.1f} tok/s"
+    return f"{interval.mean:.1f} tok/s ({interval.low:.1f} to {interval.high:.1f})"

@@ -1,0 +1,102 @@
+"""Decides from samples alone: PASS, DEGRADED, FAIL, INCONCLUSIVE, or measure on. Pure.
+
+The speed is judged by the 95 % interval of its mean over runs, so one lucky or
+unlucky run decides nothing; the time to first token by its median.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from kimisvc.measure.statistics import mean_interval, relative_half_width
+from kimisvc.records import (
+    GateSettings,
+    Interval,
+    ProbeSettings,
+    Sample,
+    SpeedTarget,
+    Verdict,
+    VerdictKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def decide(samples: Sequence[Sample], probe: ProbeSettings, gate: GateSettings) -> Verdict | None:
+    """Given the runs so far, return the verdict, or None while another run may change it.
+
+    Never before `min_runs`, never None from `max_runs` on.
+    """
+    if len(samples) < max(1, min(probe.min_runs, probe.max_runs)):
+        return None
+    interval = mean_interval([sample.decode_tok_s for sample in samples])
+    if gate.decode_tok_s is None:
+        verdict = _without_target(samples, interval, probe)
+    else:
+        verdict = _against_target(len(samples), interval, probe, gate.decode_tok_s)
+    if verdict is None or verdict.kind is VerdictKind.FAIL:
+        return verdict
+    return _first_token(samples, gate) or verdict
+
+
+def _without_target(
+    samples: Sequence[Sample], interval: Interval | None, probe: ProbeSettings
+) -> Verdict | None:
+    if len(samples) < probe.max_runs and not _precise(interval, probe):
+        return None
+    figure = (
+        f"{samples[0].decode_tok_s:.2f} tok/s in one run" if interval is None else say(interval)
+    )
+    return Verdict(VerdictKind.PASS, f"{figure}; no target to hold it against")
+
+
+def _against_target(
+    runs: int, interval: Interval | None, probe: ProbeSettings, target: SpeedTarget
+) -> Verdict | None:
+    last = runs >= probe.max_runs
+    if interval is None:
+        reason = "one run has no confidence interval; probe.max_runs must be 2 or more"
+        return Verdict(VerdictKind.INCONCLUSIVE, reason) if last else None
+    figure = say(interval)
+    if interval.low >= target.goal:
+        return Verdict(VerdictKind.PASS, f"{figure}: at or over the goal of {target.goal:g}")
+    if interval.high < target.floor:
+        return Verdict(VerdictKind.FAIL, f"{figure}: under the floor of {target.floor:g}")
+    if interval.low >= target.floor:
+        if interval.high < target.goal:
+            reason = (
+                f"{figure}: over the floor of {target.floor:g}, under the goal of {target.goal:g}"
+            )
+            return Verdict(VerdictKind.DEGRADED, reason)
+        if last or _precise(interval, probe):
+            reason = (
+                f"{figure}: over the floor of {target.floor:g}, "
+                f"not shown to reach the goal of {target.goal:g} in {runs} runs"
+            )
+            return Verdict(VerdictKind.DEGRADED, reason)
+        return None
+    # The floor lies inside the interval. A narrow interval is no reason to stop
+    # here: a few more seconds may settle what another load would have to.
+    reason = f"{figure}: the floor of {target.floor:g} lies inside, after {runs} runs"
+    return Verdict(VerdictKind.INCONCLUSIVE, reason) if last else None
+
+
+def _first_token(samples: Sequence[Sample], gate: GateSettings) -> Verdict | None:
+    """Given the runs, return FAIL when the median time to first token is over its limit."""
+    middle = median(sample.ttft_s for sample in samples)
+    if gate.max_ttft is None or middle <= gate.max_ttft:
+        return None
+    reason = f"first token after {middle:.3g} s (median), over the limit of {gate.max_ttft:g} s"
+    return Verdict(VerdictKind.FAIL, reason)
+
+
+def _precise(interval: Interval | None, probe: ProbeSettings) -> bool:
+    return interval is not None and relative_half_width(interval) <= probe.precision
+
+
+def say(interval: Interval) -> str:
+    """Given the interval of a speed, return it in words."""
+    low, mean, high = interval.low, interval.mean, interval.high
+    return f"{mean:.2f} tok/s (95 % interval {low:.2f} to {high:.2f})"

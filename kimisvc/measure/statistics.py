@@ -1,0 +1,43 @@
+"""Arithmetic on samples: the interval of a mean. Pure; knows nothing of servers or verdicts."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
+
+from kimisvc.records import Interval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONFIDENCE = 0.95
+ENOUGH = 2
+"""Values needed before their spread says anything."""
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """Given measured values, return their mean with its two-sided Student t interval.
+
+    None with fewer than two values: one value has no spread to judge by. The
+    interval is right for independent values around one mean; equal values give
+    an interval of no width.
+    """
+    count = len(values)
+    if count < ENOUGH:
+        return None
+    mean = fmean(values)
+    half = _t_quantile(0.5 + confidence / 2, count - 1) * stdev(values, mean) / math.sqrt(count)
+    return Interval(mean - half, mean, mean + half)
+
+
+def relative_half_width(interval: Interval) -> float:
+    """Given an interval, return half its width as a share of its mean; infinite at a mean of 0."""
+    return (interval.high - interval.low) / 2 / interval.mean if interval.mean else math.inf
+
+
+def _t_quantile(probability: float, freedom: int) -> float:
+    # scipy.stats costs most of a second to import; the quantile alone does not.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))

@@ -1,0 +1,120 @@
+"""Profile and templates to unit texts. Pure: the caller reads the templates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from kimisvc.records import UnitFile, UnitNames
+from kimisvc.render.arguments import argv
+from kimisvc.render.deadlines import Deadlines
+from kimisvc.render.quoting import (
+    environment_assignment,
+    exec_argument,
+    exec_program,
+    path_value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kimisvc.records import Installation, Profile
+
+SERVICE, GATE, ROLLBACK, TARGET = (
+    "kimisvc-NAME.service.j2",
+    "kimisvc-NAME-gate.service.j2",
+    "kimisvc-NAME-rollback.service.j2",
+    "kimisvc.target.j2",
+)
+CACHE = "/var/cache/kimisvc"
+READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
+
+
+def render(
+    profile: Profile, templates: Mapping[str, str], place: Installation
+) -> tuple[UnitFile, ...]:
+    """Given a profile, the templates by file name and where kimisvc lives, return the units.
+
+    The same profile always gives the same texts: neither versions nor moments
+    nor numbers of generations are in them, so a text that differs means a
+    setting that differs.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    # Units are no HTML: values are quoted by systemd's rules, in `quoting`.
+    jinja = Environment(  # noqa: S701
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    names = UnitNames.of(profile.service.instance)
+    values = _values(profile, place, names)
+    files = (
+        (names.service, SERVICE),
+        (names.gate, GATE),
+        (names.rollback, ROLLBACK),
+        (names.target, TARGET),
+    )
+    return tuple(
+        UnitFile(name, jinja.from_string(templates[template]).render(values))
+        for name, template in files
+    )
+
+
+def gate_settings(profile: Profile) -> str:
+    """Given a profile, return a digest of all that the gate asks; it changes when that does."""
+    settings = (asdict(profile.probe), asdict(profile.gate), [asdict(q) for q in profile.golden])
+    text = json.dumps(settings, sort_keys=True, default=lambda enum: enum.value)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str, Any]:
+    return {
+        "profile": profile.name.replace("%", "%%"),
+        "instance": profile.service.instance,
+        "names": names,
+        "service": profile.service,
+        "deadlines": Deadlines.of(profile),
+        "environment": [environment_assignment(k, v) for k, v in _environment(profile).items()],
+        "command": " \\\n    ".join(
+            [exec_program(profile.vllm.executable), *_lines(argv(profile))]
+        ),
+        "kimisvc": exec_program(str(place.kimisvc)),
+        "user": place.user,
+        "runtime": place.runtime,
+        "secrets_file": path_value(profile.service.secrets_file),
+        "working_directory": path_value(profile.service.working_directory),
+        "settings": gate_settings(profile),
+    }
+
+
+def _environment(profile: Profile) -> dict[str, str]:
+    """What vLLM's process gets: our defaults first, so that the profile's own values win."""
+    program = PurePosixPath(profile.vllm.executable)
+    cache = f"{CACHE}/{profile.service.instance}"
+    defaults = {
+        "PATH": f"{program.parent}:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin",
+        "HOME": cache,
+        "XDG_CACHE_HOME": cache,
+        "VLLM_CACHE_ROOT": f"{cache}/vllm",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        READY_TIMEOUT: str(Deadlines.of(profile).engine_ready),
+    }
+    return defaults | dict(profile.env)
+
+
+def _lines(tokens: tuple[str, ...]) -> list[str]:
+    """An option and its values share a line, so that a unit can be read and compared."""
+    lines: list[str] = []
+    for token in tokens:
+        word = exec_argument(token)
+        if token.startswith("--") or not lines:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return lines
