@@ -82,7 +82,7 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="kimisvc", message="%(prog)s %(version)s")
 def kimisvc() -> None:
-    r"""Turn a TOML tuning profile into a proven vLLM service on this box.
+    """Turn a TOML tuning profile into a proven vLLM service on this box.
 
     A profile is checked, rendered to systemd units, installed, started, asked
     golden questions and measured; one that fails is rolled back to the last
@@ -92,7 +92,7 @@ def kimisvc() -> None:
       kimisvc check profiles/ll_ring.toml       is the profile sound?
       kimisvc apply profiles/ll_ring.toml       make it the service
       kimisvc status --follow                   watch a load
-    """
+    """  # noqa: D301 - \b is click's mark for a paragraph that is not to be wrapped
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -81,7 +81,7 @@ def port_owner(port: int) -> PortOwner | None:
     import psutil
 
     for connection in psutil.net_connections("tcp"):
-        if connection.status != psutil.CONN_LISTEN or connection.laddr[1] != port:
+        if connection.status != psutil.CONN_LISTEN or tuple(connection.laddr)[1:2] != (port,):
             continue
         if connection.pid is None:
             return PortOwner(0, "somebody", "")
