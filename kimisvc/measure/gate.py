@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -24,7 +25,8 @@ from kimisvc.records import GoldenResult, Phase, Profile, Proof, Sample, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kimisvc.measure.stream import Api
+    from kimisvc.measure.stream import Answered, Api
+    from kimisvc.records import GoldenQuestion
 
 Made = TypeVar("Made")
 
@@ -125,7 +127,7 @@ def _warm_up(bench: Bench, thrown: list[Broken]) -> Broken | None:
     total = bench.profile.probe.warmup
     for done in range(total):
         bench.report(Phase.WARMING_UP, f"request {done + 1} of {total}", done, total)
-        outcome = _persist(bench, lambda: play(bench.world, _request(bench)), thrown)
+        outcome = _persist(bench, partial(_play, bench), thrown)
         # Kernels are as warm after an answer that is no sample; the runs will judge it.
         if isinstance(outcome, Broken) and outcome.trouble not in _WARM_ENOUGH:
             return outcome
@@ -143,10 +145,7 @@ def _ask_questions(
     asked = golden_rules.questions(bench.profile.golden, gate)
     for done, question in enumerate(asked):
         bench.report(Phase.GOLDEN, question.prompt, done, len(asked))
-        body = golden_rules.body(bench.model, question)
-        outcome = _persist(
-            bench, lambda body=body: ask(bench.world, golden_rules.PATH, body, bench.left), thrown
-        )
+        outcome = _persist(bench, partial(_ask, bench, question), thrown)
         if isinstance(outcome, Broken):
             broken = verdict_of(outcome, gate)
             return Verdict(broken.kind, f"golden question {question.prompt!r}: {broken.reason}")
@@ -163,7 +162,7 @@ def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
     samples: list[Sample] = []
     bench.report(Phase.PROBING, "", 0, probe.max_runs)
     while (verdict := decide(samples, probe, gate)) is None:
-        outcome = _persist(bench, lambda: play(bench.world, _request(bench)), thrown)
+        outcome = _persist(bench, partial(_play, bench), thrown)
         if isinstance(outcome, Broken):
             verdict = verdict_of(outcome, gate)
             break
@@ -178,6 +177,15 @@ def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
         engine_decode_tok_s=engine,
         notes=(*_cross_check(samples, engine), *_repeats(thrown)),
     )
+
+
+def _ask(bench: Bench, question: GoldenQuestion) -> Answered | Broken:
+    body = golden_rules.body(bench.model, question)
+    return ask(bench.world, golden_rules.PATH, body, bench.left)
+
+
+def _play(bench: Bench) -> Sample | Broken:
+    return play(bench.world, _request(bench))
 
 
 def _request(bench: Bench) -> Request:

@@ -59,28 +59,31 @@ def _against_target(
     if interval is None:
         reason = "one run has no confidence interval; probe.max_runs must be 2 or more"
         return Verdict(VerdictKind.INCONCLUSIVE, reason) if last else None
-    figure = say(interval)
+    kind, why = _place(interval, target)
+    # Goal or floor inside the interval: more runs may still settle it. A narrow interval is
+    # reason enough to stop for the goal, not for the floor: there a few more seconds may
+    # settle what another load would have to.
+    settled = kind is not None
+    if kind is None:
+        over_floor = interval.low >= target.floor
+        kind = VerdictKind.DEGRADED if over_floor else VerdictKind.INCONCLUSIVE
+        why = f"{why} after {runs} runs"
+        settled = last or (over_floor and _precise(interval, probe))
+    return Verdict(kind, f"{say(interval)}: {why}") if settled else None
+
+
+def _place(interval: Interval, target: SpeedTarget) -> tuple[VerdictKind | None, str]:
+    """Given an interval, say where it lies; None where floor or goal lies inside it."""
+    floor, goal = f"the floor of {target.floor:g}", f"the goal of {target.goal:g}"
     if interval.low >= target.goal:
-        return Verdict(VerdictKind.PASS, f"{figure}: at or over the goal of {target.goal:g}")
+        return VerdictKind.PASS, f"at or over {goal}"
     if interval.high < target.floor:
-        return Verdict(VerdictKind.FAIL, f"{figure}: under the floor of {target.floor:g}")
-    if interval.low >= target.floor:
-        if interval.high < target.goal:
-            reason = (
-                f"{figure}: over the floor of {target.floor:g}, under the goal of {target.goal:g}"
-            )
-            return Verdict(VerdictKind.DEGRADED, reason)
-        if last or _precise(interval, probe):
-            reason = (
-                f"{figure}: over the floor of {target.floor:g}, "
-                f"not shown to reach the goal of {target.goal:g} in {runs} runs"
-            )
-            return Verdict(VerdictKind.DEGRADED, reason)
-        return None
-    # The floor lies inside the interval. A narrow interval is no reason to stop
-    # here: a few more seconds may settle what another load would have to.
-    reason = f"{figure}: the floor of {target.floor:g} lies inside, after {runs} runs"
-    return Verdict(VerdictKind.INCONCLUSIVE, reason) if last else None
+        return VerdictKind.FAIL, f"under {floor}"
+    if interval.low < target.floor:
+        return None, f"{floor} lies inside the interval"
+    if interval.high < target.goal:
+        return VerdictKind.DEGRADED, f"over {floor}, under {goal}"
+    return None, f"over {floor}, not shown to reach {goal}"
 
 
 def _first_token(samples: Sequence[Sample], gate: GateSettings) -> Verdict | None:
