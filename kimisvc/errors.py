@@ -67,6 +67,10 @@ class PreflightRefusedError(KimisvcError):
         self.reasons = tuple(reasons)
 
 
+class HostError(KimisvcError):
+    """Something outside of us failed: systemd, the server, a file. Raised by the doors only."""
+
+
 class LockedError(KimisvcError):
     """Another kimisvc holds the lock of this instance."""
 
