@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kimisvc.measure import golden as golden_rules
 from kimisvc.measure.gate_rule import decide
 from kimisvc.measure.outcome import RESPONSES, Broken, Trouble, verdict_of
-from kimisvc.measure.probe import Request, World, ask, play
+from kimisvc.measure.probe import PATH, Request, World, ask, play
 from kimisvc.measure.prompts import fresh_prompt
 from kimisvc.measure.statistics import mean_interval
 from kimisvc.records import GoldenResult, Phase, Profile, Proof, Sample, Verdict, VerdictKind
@@ -123,18 +123,18 @@ def _bench(world: World, profile: Profile, report: Report, seed: str) -> Bench:
 
 
 def _warm_up(bench: Bench, thrown: list[Broken]) -> Broken | None:
-    """Play the warm-up requests; return what broke them, if anything did."""
+    """Play the warm-up requests; return what broke them, if anything did.
+
+    They go through whoever else uses the server, and are no samples: kernels get
+    as warm by an answer that ends early.
+    """
     total = bench.profile.probe.warmup
     for done in range(total):
         bench.report(Phase.WARMING_UP, f"request {done + 1} of {total}", done, total)
-        outcome = _persist(bench, partial(_play, bench), thrown)
-        # Kernels are as warm after an answer that is no sample; the runs will judge it.
-        if isinstance(outcome, Broken) and outcome.trouble not in _WARM_ENOUGH:
+        outcome = _persist(bench, partial(_heat, bench), thrown)
+        if isinstance(outcome, Broken):
             return outcome
     return None
-
-
-_WARM_ENOUGH = (Trouble.DISTURBED, Trouble.EARLY_STOP, Trouble.NO_USAGE, Trouble.NO_SPEED)
 
 
 def _ask_questions(
@@ -182,6 +182,11 @@ def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
 def _ask(bench: Bench, question: GoldenQuestion) -> Answered | Broken:
     body = golden_rules.body(bench.model, question)
     return ask(bench.world, golden_rules.PATH, body, bench.left)
+
+
+def _heat(bench: Bench) -> Answered | Broken:
+    request = _request(bench)
+    return ask(bench.world, PATH, request.body(), request.timeout)
 
 
 def _play(bench: Bench) -> Sample | Broken:

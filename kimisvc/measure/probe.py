@@ -22,6 +22,8 @@ from kimisvc.records import EngineCounters, Sample
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+PATH = "/v1/completions"
+
 SETTLE = 2.0
 """How long the counters may lag behind a stream that has ended (s)."""
 IDLE_PATIENCE = 30.0
@@ -78,7 +80,7 @@ def play(world: World, request: Request) -> Sample | Broken:
     before = _idle(world)
     if before is not None and _busy(before):
         return Broken(Trouble.DISTURBED, _waiting_text(before))
-    answered = ask(world, "/v1/completions", request.body(), request.timeout)
+    answered = ask(world, PATH, request.body(), request.timeout)
     if isinstance(answered, Broken):
         return answered
     speed = decode_speed(answered, request.max_tokens)

@@ -155,11 +155,11 @@ def read_answer(
     reading = _Reading(sent_at)
     try:
         for moment, chunk in events:
+            if moment - sent_at > timeout and not reading.finish_reason:
+                return _late(reading, sent_at + timeout, timeout)
             reading.take(moment, chunk)
             if reading.error is not None:
                 return Broken(Trouble.STREAM_ERROR, reading.error)
-            if moment - sent_at > timeout and not reading.finish_reason:
-                return _late(reading, sent_at + timeout, timeout)
     except KimisvcError as error:
         return _of_error(error, reading, sent_at + timeout, timeout)
     finally:

@@ -1,0 +1,342 @@
+"""A whole proof: against made-up streams with a clock of ours, and against the stand-in over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from measure_support import (
+    Clock,
+    Heard,
+    Played,
+    counted,
+    even_stream,
+    profile,
+    serving,
+    token,
+    usage,
+)
+
+from kimisvc.errors import KimisvcError
+from kimisvc.measure.gate import budget, engine_figure, measure, prove
+from kimisvc.records import (
+    GateSettings,
+    GoldenQuestion,
+    Phase,
+    Profile,
+    Proof,
+    Sample,
+    SpeedTarget,
+    VerdictKind,
+    Where,
+)
+
+PARIS = GoldenQuestion("What is the capital of France?", "Paris")
+FAST = GateSettings(SpeedTarget(40.0, 50.0))
+STREAM = even_stream(32, 55.0)
+
+
+def proved(served: Profile, *streams: Any, counters: Any = (None,)) -> tuple[Proof, Heard, Played]:
+    clock = Clock()
+    api = Played(clock, *streams, counters=counters)
+    heard = Heard()
+    return prove(api, served, heard, seed="s", clock=clock, sleep=clock.sleep), heard, api
+
+
+def said(text: str) -> list[Any]:
+    return [
+        (0.1, {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}),
+        (0.1, usage(2)),
+    ]
+
+
+# ------------------------------------------------------------------ made-up streams
+
+
+def test_the_order_is_warm_up_then_questions_then_runs() -> None:
+    proof, heard, api = proved(profile(PARIS, gate=FAST), STREAM, said("Paris"), *[STREAM] * 3)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert heard.phases == [Phase.WARMING_UP, Phase.GOLDEN, Phase.PROBING]
+    assert api.paths == ["/v1/completions", "/v1/chat/completions", *["/v1/completions"] * 3]
+
+
+def test_the_speed_is_exactly_that_of_the_arrival_times() -> None:
+    proof, _, _ = proved(profile(gate=FAST), *[STREAM] * 4)
+    assert proof.decode_tok_s is not None
+    assert proof.decode_tok_s.mean == pytest.approx(55.0)
+    assert proof.ttft_s == pytest.approx(0.5)
+    assert len(proof.samples) == 3
+
+
+def test_the_warm_up_is_no_run() -> None:
+    cold = even_stream(32, 10.0)
+    proof, _, _ = proved(profile(gate=FAST), cold, *[STREAM] * 3)
+    assert [round(sample.decode_tok_s, 6) for sample in proof.samples] == [55.0] * 3
+
+
+def test_each_request_has_a_prompt_of_its_own() -> None:
+    _, _, api = proved(profile(warmup=2), *[STREAM] * 5)
+    prompts = [body["prompt"] for body in api.bodies]
+    assert len({prompt.split()[0] for prompt in prompts}) == 5
+
+
+def test_it_stops_as_soon_as_it_is_certain_and_goes_on_while_it_is_not() -> None:
+    wide = [even_stream(32, speed) for speed in (55.0, 40.0, 62.0, 55.0, 55.0, 55.0)]
+    proof, heard, _ = proved(profile(gate=FAST, max_runs=5), *wide)
+    assert len(proof.samples) == 5
+    assert proof.verdict.kind is VerdictKind.DEGRADED
+    assert [entry[2:] for entry in heard.said if entry[0] is Phase.PROBING] == [
+        (done, 5) for done in range(6)
+    ]
+
+
+def test_the_running_figure_is_told_with_its_interval() -> None:
+    _, heard, _ = proved(profile(gate=FAST), *[STREAM] * 4)
+    assert [entry[1] for entry in heard.said if entry[0] is Phase.PROBING] == [
+        "",
+        "55.0 tok/s",
+        "55.0 tok/s (55.0 to 55.0)",
+        "55.0 tok/s (55.0 to 55.0)",
+    ]
+
+
+def test_a_wrong_answer_fails_before_any_run() -> None:
+    proof, _, api = proved(profile(PARIS, gate=FAST), STREAM, said("Rome"))
+    assert proof.verdict.kind is VerdictKind.FAIL
+    assert "expected 'Paris'" in proof.verdict.reason
+    assert proof.golden[0].answer == "Rome"
+    assert proof.samples == ()
+    assert len(api.bodies) == 2
+
+
+def test_measuring_asks_no_questions() -> None:
+    clock = Clock()
+    api = Played(clock, *[STREAM] * 4)
+    proof = measure(api, profile(PARIS, gate=FAST), Heard(), clock=clock, sleep=clock.sleep)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert proof.golden == ()
+    assert set(api.paths) == {"/v1/completions"}
+
+
+def test_a_passing_trouble_is_repeated_and_noted() -> None:
+    lost = [(0.5, token()), (0.6, KimisvcError("connection-lost", "gone"))]
+    proof, _, _ = proved(profile(gate=FAST), STREAM, STREAM, lost, STREAM, STREAM)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert "repeated: the connection ended in the middle of an answer: gone" in proof.notes
+
+
+def test_a_lasting_trouble_keeps_the_runs_so_far() -> None:
+    error = [(0.5, token()), (0.6, {"error": {"message": "EngineCore is dead"}})]
+    proof, _, _ = proved(profile(gate=FAST), STREAM, STREAM, error, error)
+    assert proof.verdict.kind is VerdictKind.FAIL
+    assert proof.verdict.reason == "an error inside the stream: EngineCore is dead"
+    assert len(proof.samples) == 1
+
+
+def test_a_refused_request_is_not_sent_twice() -> None:
+    refused = [(0.0, KimisvcError("http-400", "max_tokens cannot be greater"))]
+    proof, _, api = proved(profile(gate=FAST), refused)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert proof.verdict.reason == "the request was refused: max_tokens cannot be greater"
+    assert len(api.bodies) == 1
+
+
+def test_a_question_that_cannot_be_asked_says_which() -> None:
+    refused = [(0.0, KimisvcError("http-400", "no chat template"))]
+    proof, _, _ = proved(profile(PARIS, gate=FAST), STREAM, refused)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert proof.verdict.reason.startswith("golden question 'What is the capital of France?'")
+
+
+def test_a_warm_up_that_is_no_sample_is_warm_enough() -> None:
+    short = even_stream(5, 55.0)
+    proof, _, _ = proved(profile(gate=FAST), short, short, *[STREAM] * 3)
+    assert proof.verdict.kind is VerdictKind.PASS
+
+
+def test_client_and_engine_that_disagree_are_noted() -> None:
+    # 31 tokens in 1 s by the engine, at 55 tok/s by the client's clock.
+    steps = [counted(32.0 * n, n, float(n)) for n in range(5)]
+    counters = [step for n in range(3) for step in (steps[n], steps[n + 1])]
+    proof, _, _ = proved(profile(gate=FAST), *[STREAM] * 4, counters=counters)
+    assert proof.engine_decode_tok_s == pytest.approx(31.0)
+    assert proof.notes == (
+        "client and engine disagree: 55.00 tok/s seen here, 31.00 tok/s by the engine's own counters",
+    )
+
+
+def test_runs_without_counters_are_noted() -> None:
+    proof, _, _ = proved(profile(gate=FAST), *[STREAM] * 4)
+    assert proof.notes == (
+        (
+            "3 of 3 runs could not be checked against the server's counters: "
+            "whether they were alone is not known"
+        ),
+    )
+    assert proof.engine_decode_tok_s is None
+
+
+def test_the_engines_figure_is_tokens_over_seconds_of_all_runs() -> None:
+    fast, slow = Sample(8, 101, 50, 0.1, 101, 100.0), Sample(8, 101, 50, 0.1, 101, 25.0)
+    assert engine_figure([fast, slow]) == pytest.approx(200 / 5)
+    assert engine_figure([Sample(8, 101, 50, 0.1)]) is None
+
+
+def test_the_whole_is_bounded() -> None:
+    served = profile(PARIS, gate=FAST, timeout=10.0, max_runs=10)
+    assert budget(served) == (1 + 1 + 10 + 5) * 10.0
+    clock = Clock()
+    api = Played(clock, STREAM, said("Paris"), counters=[counted(running=1)])
+    proof = prove(api, served, Heard(), clock=clock, sleep=clock.sleep)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert clock.now - 1000.0 <= budget(served) + 31.0
+
+
+# ------------------------------------------------------------ the stand-in, over HTTP
+
+
+def proof_of(served: Profile | None = None, **script: Any) -> Proof:
+    with serving(**{"decode_tok_s": 400.0, "ttft_s": 0.001, **script}) as api:
+        return prove(api, served or profile(PARIS, gate=FAST), Heard())
+
+
+def test_a_sound_server_passes_and_its_counters_confirm_every_run() -> None:
+    proof = proof_of()
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert proof.golden[0].holds
+    assert all(sample.engine_decode_tok_s for sample in proof.samples)
+    assert all(sample.prompt_tokens == 8 for sample in proof.samples)
+    assert all(sample.completion_tokens == 32 for sample in proof.samples)
+
+
+def test_a_server_between_floor_and_goal_is_degraded() -> None:
+    gate = GateSettings(SpeedTarget(100.0, 4000.0))
+    assert proof_of(profile(gate=gate)).verdict.kind is VerdictKind.DEGRADED
+
+
+def test_a_slow_server_fails() -> None:
+    gate = GateSettings(SpeedTarget(4000.0, 4000.0))
+    assert proof_of(profile(gate=gate)).verdict.kind is VerdictKind.FAIL
+
+
+def test_an_unsteady_server_around_the_floor_is_inconclusive() -> None:
+    gate = GateSettings(SpeedTarget(400.0, 4000.0))
+    proof = proof_of(profile(gate=gate, max_runs=4), jitter=0.3, seed=3)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert len(proof.samples) == 4
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "reason"),
+    [
+        ({"fault": "silent"}, VerdictKind.FAIL, "accepted, no first token"),
+        ({"fault": "stall", "fault_after": 5}, VerdictKind.FAIL, "stopped in the middle"),
+        ({"fault": "error", "fault_after": 5}, VerdictKind.FAIL, "EngineCore encountered"),
+        ({"fault": "drop", "fault_after": 5}, VerdictKind.FAIL, "the connection ended"),
+        ({"fault": "not_json", "fault_after": 5}, VerdictKind.INCONCLUSIVE, "not vLLM's"),
+        ({"error_status": 500}, VerdictKind.FAIL, "a server error"),
+        ({"error_status": 400}, VerdictKind.INCONCLUSIVE, "refused"),
+        ({"error_status": 401}, VerdictKind.INCONCLUSIVE, "Unauthorized"),
+        ({"error_status": 404}, VerdictKind.INCONCLUSIVE, "refused"),
+        ({"error_status": 302}, VerdictKind.INCONCLUSIVE, "refused"),
+    ],
+)
+def test_a_server_that_answers_otherwise(
+    script: dict[str, Any], kind: VerdictKind, reason: str
+) -> None:
+    proof = proof_of(profile(PARIS, gate=FAST, timeout=1.2), **script)
+    assert proof.verdict.kind is kind
+    assert reason in proof.verdict.reason
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_turns_away_is_asked_again_and_then_not_judged(status: int) -> None:
+    waits: list[float] = []
+    with serving(error_status=status) as api:
+        proof = prove(api, profile(gate=FAST), Heard(), sleep=waits.append)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "too busy" in proof.verdict.reason
+    assert waits == [1.0] * 4
+
+
+@pytest.mark.parametrize("fault", ["no_usage", "early_stop"])
+def test_runs_that_cannot_be_measured_are_inconclusive(fault: str) -> None:
+    assert proof_of(fault=fault, fault_after=9).verdict.kind is VerdictKind.INCONCLUSIVE
+
+
+def test_one_bad_request_is_repeated() -> None:
+    proof = proof_of(fault="drop", fault_after=3, fault_requests=[4])
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert [note for note in proof.notes if note.startswith("repeated: the connection")]
+
+
+def test_runs_that_others_disturbed_are_repeated() -> None:
+    proof = proof_of(other_requests=1, other_tokens=7, other_during=[3, 4])
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert len([note for note in proof.notes if "others used the server" in note]) == 2
+    assert all(sample.engine_decode_tok_s for sample in proof.samples)
+
+
+def test_a_server_that_others_always_use_is_inconclusive() -> None:
+    proof = proof_of(profile(gate=FAST, max_tokens=8), other_requests=1, other_tokens=7)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "others used the server" in proof.verdict.reason
+
+
+def test_counters_that_lag_are_no_disturbance() -> None:
+    proof = proof_of(counter_lag_s=0.1)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert proof.notes == ()
+
+
+def test_a_server_without_counters_is_measured_and_that_is_noted() -> None:
+    proof = proof_of(log_stats=False)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert "could not be checked" in proof.notes[0]
+
+
+def test_several_tokens_a_chunk_do_not_make_it_look_faster() -> None:
+    one, four = proof_of(decode_tok_s=200.0), proof_of(decode_tok_s=200.0, tokens_per_chunk=4)
+    assert one.decode_tok_s is not None
+    assert four.decode_tok_s is not None
+    assert four.samples[0].chunks == 8
+    # Counting chunks would give a quarter, counting the first chunk as one token 11 % more.
+    assert four.decode_tok_s.mean == pytest.approx(one.decode_tok_s.mean, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        {"continuous_usage": True},
+        {"keep_alive_s": 0.1, "empty_choices": True},
+        {"reasoning": "France has one capital.", "reasoning_field": "reasoning_content"},
+        {"reasoning": "France has one capital.", "reasoning_field": "both"},
+    ],
+)
+def test_what_servers_do_otherwise_changes_nothing(script: dict[str, Any]) -> None:
+    proof = proof_of(**script)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert proof.golden[0].answer == "The capital of France is Paris."
+
+
+def test_bytes_that_are_no_utf8_cost_no_verdict() -> None:
+    proof = proof_of(profile(gate=FAST), fault="invalid_utf8", fault_after=3)
+    assert proof.verdict.kind is VerdictKind.PASS
+
+
+def test_required_reasoning_is_found_where_it_is_and_missed_where_it_is_not() -> None:
+    gate = GateSettings(require_reasoning=True)
+    assert proof_of(profile(gate=gate), reasoning="Hm. 42.").verdict.kind is VerdictKind.PASS
+    proof = proof_of(profile(gate=gate))
+    assert proof.verdict.kind is VerdictKind.FAIL
+    assert "no reasoning came" in proof.verdict.reason
+
+
+def test_a_golden_question_can_look_into_the_reasoning() -> None:
+    question = GoldenQuestion("capital?", "/one capital/", Where.REASONING)
+    assert proof_of(profile(question), reasoning="France has one capital.").golden[0].holds
+
+
+def test_an_api_key_is_used() -> None:
+    with serving(api_key="hush", decode_tok_s=400.0) as api:
+        assert prove(api, profile(PARIS), Heard()).verdict.kind is VerdictKind.PASS
