@@ -1,11 +1,16 @@
 """Reads the few counters that measuring needs out of vLLM's /metrics text. Pure.
 
 A parser of its own instead of prometheus_client's: the gate reads this text
-many times a second around each request, and of 500 lines needs six.
-Names: vLLM 0.12 to 0.33.
+many times a second around each request and needs six of its 500 lines. (On a
+captured page: 0.2 ms against 9 ms, and no import of 60 ms.)
+Names: vLLM 0.12 to 0.33, v1/metrics/loggers.py. Format: Prometheus text 0.0.4,
+`name{labels} value [timestamp]`.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import fields
 
 from kimisvc.records import EngineCounters
 
@@ -17,21 +22,60 @@ _WANTED = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
 }
+_GAUGES = ("running", "waiting")
 
 
 def engine_counters(text: str) -> EngineCounters | None:
     """Given the text of /metrics, return the counters summed over engines; None if one is missing.
 
-    They are missing under --disable-log-stats and on servers older than 0.12.
+    They are missing under --disable-log-stats and on servers older than 0.12;
+    `missing_counters` says which.
     """
+    sums = _sums(text)
+    return EngineCounters(**sums) if len(sums) == len(_WANTED) else None
+
+
+def missing_counters(text: str) -> tuple[str, ...]:
+    """Given the text of /metrics, return the names that `engine_counters` needs and does not find."""
+    found = _sums(text)
+    return tuple(name for name, field in _WANTED.items() if field not in found)
+
+
+def counters_delta(before: EngineCounters, after: EngineCounters) -> EngineCounters | None:
+    """Given two readings of one server, return what was counted in between; None after a restart.
+
+    A counter that fell was counted anew from 0. `running` and `waiting` are
+    no counters: they are those of `after`.
+    """
+    deltas = {
+        field.name: getattr(after, field.name) - getattr(before, field.name)
+        for field in fields(EngineCounters)
+        if field.name not in _GAUGES
+    }
+    if any(delta < 0 for delta in deltas.values()):
+        return None
+    return EngineCounters(**deltas, running=after.running, waiting=after.waiting)
+
+
+def _sums(text: str) -> dict[str, float]:
     sums: dict[str, float] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if not line.startswith("vllm:"):
             continue
-        name = line[: min(i for i in (line.find("{"), line.find(" ")) if i >= 0)]
-        field = _WANTED.get(name)
-        if field is not None:
-            sums[field] = sums.get(field, 0.0) + float(line.rsplit(" ", 1)[1])
-    if len(sums) < len(_WANTED):
+        field = _WANTED.get(line.partition("{")[0].partition(" ")[0])
+        if field is None:
+            continue
+        value = _value(line)
+        if value is not None:
+            sums[field] = sums.get(field, 0.0) + value
+    return sums
+
+
+def _value(line: str) -> float | None:
+    """Given a sample's line, return its value; a label may hold spaces and braces."""
+    words = line[line.rfind("}") + 1 :].split() if "{" in line else line.split()[1:]
+    try:
+        value = float(words[0])
+    except (ValueError, IndexError):
         return None
-    return EngineCounters(**sums)
+    return value if math.isfinite(value) else None
