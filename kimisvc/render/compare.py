@@ -7,17 +7,50 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kimisvc.render.deadlines import READY_TIMEOUT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kimisvc.records import UnitFile
 
+SETTINGS = "# settings:"
+"""Begins the line of a gate that stands for all that the gate asks."""
+_FOR_SYSTEMD = frozenset(
+    [
+        "Description",
+        "Documentation",
+        "Wants",
+        "After",
+        "BindsTo",
+        "PartOf",
+        "OnFailure",
+        "RequiresMountsFor",
+        "StartLimitIntervalSec",
+        "StartLimitBurst",
+        "Restart",
+        "RestartSec",
+        "RestartPreventExitStatus",
+        "SuccessExitStatus",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+        "KillMode",
+        "WantedBy",
+    ]
+)
+"""Settings for systemd's own conduct: in force with the next daemon-reload, process or not."""
+
 
 class Change(Enum):
-    """What becomes of one unit. COSMETIC: only comments differ, and nothing restarts for them."""
+    """What becomes of one unit.
+
+    COSMETIC: only comments differ. RELOADED: what differs is in force as soon
+    as systemd reads the unit; nothing that runs has to be restarted for it.
+    """
 
     SAME = "same"
     COSMETIC = "comments only"
+    RELOADED = "in force without a restart"
     CHANGED = "changed"
     NEW = "new"
 
@@ -55,7 +88,7 @@ def effective(text: str) -> str:
     return "\n".join(
         line
         for line in lines
-        if line.startswith("# settings:") or (not line.startswith(("#", ";")) and line)
+        if line.startswith(SETTINGS) or (not line.startswith(("#", ";")) and line)
     )
 
 
@@ -72,4 +105,21 @@ def _change(old: str | None, new: str) -> Change:
         return Change.NEW
     if old == new:
         return Change.SAME
-    return Change.COSMETIC if effective(old) == effective(new) else Change.CHANGED
+    before, after = effective(old), effective(new)
+    if before == after:
+        return Change.COSMETIC
+    return Change.RELOADED if _of_process(before) == _of_process(after) else Change.CHANGED
+
+
+def _of_process(effective_text: str) -> list[str]:
+    """What the processes of a unit were started with.
+
+    vLLM's readiness timeout, which follows `load_timeout`, matters only while
+    it loads: a model that is loaded is not loaded again for it.
+    """
+    return [
+        line
+        for line in effective_text.splitlines()
+        if line.partition("=")[0] not in _FOR_SYSTEMD
+        and not line.startswith(f'Environment="{READY_TIMEOUT}=')
+    ]

@@ -1,70 +1,124 @@
-"""systemd's quoting: each place in a unit has rules of its own. Pure.
+r"""systemd's quoting: each place in a unit has rules of its own. Pure.
 
-Sources: systemd.syntax(7), "Quoting"; systemd.exec(5), Environment=;
-systemd.service(5), "Command lines"; systemd.unit(5), "Specifiers". The
-semantics were tried on systemd 252: `$` is literal in Environment= and must be
-doubled in ExecStart=; `%` must be doubled in both.
+| place              | `%`  | `$`  | quotes and backslashes                       |
+|--------------------|------|------|----------------------------------------------|
+| Environment=       | `%%` | `$`  | in double quotes: `\"` and `\\`              |
+| ExecStart= words   | `%%` | `$$` | where needed, in single or double quotes     |
+| the program itself | `%%` | none | refused by systemd, as is a relative path    |
+| lists of paths     | `%%` | `$`  | as ExecStart=                                |
+| one path           | `%%` | `$`  | taken as they are: quotes would be part of it |
+| an EnvironmentFile | `%`  | `\$` | in double quotes, as a shell reads them      |
+
+Sources: systemd.syntax(7), "Quoting"; systemd.exec(5), Environment= and
+EnvironmentFile=; systemd.service(5), "Command lines"; systemd.unit(5),
+"Specifiers". Tried on systemd 252.
 """
 
 from __future__ import annotations
 
+import re
+
 from kimisvc.errors import KimisvcError
 
-_ESCAPES = {"\\": "\\\\", '"': '\\"'}
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@~^")
-_PREFIXES = "@-:+!|"
-"""What in front of a program's path changes how systemd runs it."""
+_PLAIN = re.compile(r"[A-Za-z0-9_=+,./:@%$^~-]+")
+"""What needs no quotes in a list of words. A lone `;` would begin another command."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, what some editors take for a line break, and what UTF-8 cannot write."""
+_NOT_IN_PROGRAM = re.compile("[\"'\\\\$]")
 
 
 def environment_assignment(name: str, value: str) -> str:
-    """Given a variable, return what stands after `Environment=`: always in quotes."""
-    _refuse_control(name, value)
-    return _quoted(f"{name}={value}".replace("%", "%%"))
+    """Given a variable, return what stands after `Environment=`: always in quotes.
+
+    A `$` stays as it is: systemd does not expand variables there, and a
+    doubled one reaches the process doubled. Raise KimisvcError for what no
+    unit can hold.
+    """
+    _refuse_name(name)
+    return _double_quoted(f"{name}={printable(value)}".replace("%", "%%"))
 
 
 def exec_argument(token: str) -> str:
-    """Given one argument, return it as a word of `ExecStart=`: quoted where it has to be."""
-    _refuse_control(token)
-    word = token.replace("%", "%%").replace("$", "$$")
-    return word if token and set(token) <= _PLAIN else _quoted(word)
+    """Given one argument, return it as one word of `ExecStart=`. Raise KimisvcError."""
+    return list_word(token.replace("$", "$$"))
 
 
 def exec_program(path: str) -> str:
-    """Given the program of an `ExecStart=`, return it as its first word. It must be absolute."""
-    if not path.startswith("/") or path[:1] in _PREFIXES:
-        raise KimisvcError("bad-executable", f"{path!r} is not an absolute path")
-    return exec_argument(path)
+    """Given the program of an `ExecStart=`, return it as its first word. Raise KimisvcError.
+
+    It has to begin with a slash, which also rules out the characters that
+    change how systemd runs it (`@ - : + !`), even within quotes. Variables are
+    not expanded in it, so `$` could not be written; quotes and backslashes are
+    refused by systemd in any writing.
+    """
+    if not path.startswith("/") or path.endswith("/"):
+        raise KimisvcError("bad-executable", f"{path!r} is not the absolute path of a program")
+    refused = _NOT_IN_PROGRAM.search(path)
+    if refused:
+        raise KimisvcError(
+            "bad-executable",
+            f"systemd runs no program with {refused[0]} in its path: {path!r}",
+            hint="give it another name, or a symbolic link with a plain one",
+        )
+    return list_word(path)
+
+
+def list_word(text: str) -> str:
+    """Given one item of a list that systemd splits at blanks, return it quoted where needed."""
+    word = printable(text).replace("%", "%%")
+    if _PLAIN.fullmatch(word):
+        return word
+    if '"' in word and "'" not in word:  # JSON stays readable
+        return "'" + word.replace("\\", "\\\\") + "'"
+    return _double_quoted(word)
 
 
 def path_value(path: str) -> str:
-    """Given a path, return it as the value of a setting that takes one path, unquoted."""
-    _refuse_control(path)
-    return path.replace("%", "%%")
+    """Given a path, return it as the value of a setting that takes one. Raise KimisvcError.
+
+    systemd takes the rest of the line for it, but strips blanks at both ends
+    and reads a backslash at the end as a line that goes on.
+    """
+    if not path.startswith("/") or path != path.strip() or path.endswith("\\"):
+        raise KimisvcError(
+            "bad-path",
+            f"{path!r} cannot stand in a unit: an absolute path is needed, "
+            "without a blank or a backslash at its end",
+        )
+    return printable(path).replace("%", "%%")
 
 
 def environment_file_line(name: str, value: str) -> str:
-    r"""Given a variable, return its line of an `EnvironmentFile=`.
+    r"""Given a variable, return its line of an `EnvironmentFile=`. Raise KimisvcError.
 
     There `%` and `$NAME` are not expanded, and within double quotes a
-    backslash escapes `"`, `\`, backtick and `$` (systemd.exec(5)).
+    backslash escapes `"`, `\`, backtick and `$`, so that a shell reads the
+    line alike.
     """
-    _refuse_control(name, value)
-    for special in '\\"`$':
-        value = value.replace(special, f"\\{special}")
-    return f'{name}="{value}"'
+    _refuse_name(name)
+    return f'{name}="' + re.sub(r'(["\\`$])', r"\\\1", printable(value)) + '"'
 
 
-def _quoted(text: str) -> str:
-    return '"' + "".join(_ESCAPES.get(c, c) for c in text) + '"'
+def printable(text: str) -> str:
+    """Given a text, return it unchanged. Raise KimisvcError if no line of a unit can hold it.
+
+    The profile room names the key and the line; this is the last guard: a line
+    break here would begin a directive of its own, run as root.
+    """
+    found = _UNPRINTABLE.search(text)
+    if found:
+        raise KimisvcError(
+            "control-character",
+            f"the control character U+{ord(found[0]):04X} cannot go into a unit",
+        )
+    return text
 
 
-def _refuse_control(*texts: str) -> None:
-    """The profile room refuses them first; a newline here would begin a directive of its own."""
-    for text in texts:
-        for character in text:
-            # Cc: control characters; U+2028 and U+2029 end a line for some editors only.
-            if (character < " " and character != "\t") or character in "\x7f\u0085\u2028\u2029":
-                raise KimisvcError(
-                    "control-character",
-                    f"the control character {character!r} cannot go into a unit",
-                )
+def _double_quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _refuse_name(name: str) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise KimisvcError("bad-variable", f"{name!r} is not the name of an environment variable")

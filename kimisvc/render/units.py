@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from kimisvc.records import UnitFile, UnitNames
 from kimisvc.render.arguments import argv
-from kimisvc.render.deadlines import Deadlines
+from kimisvc.render.deadlines import READY_TIMEOUT, Deadlines, span
 from kimisvc.render.quoting import (
     environment_assignment,
     exec_argument,
     exec_program,
+    list_word,
     path_value,
+    printable,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kimisvc.records import Installation, Profile
+    from kimisvc.records import Installation, Profile, ServiceSettings
 
 SERVICE, GATE, ROLLBACK, TARGET = (
     "kimisvc-NAME.service.j2",
@@ -30,7 +32,9 @@ SERVICE, GATE, ROLLBACK, TARGET = (
     "kimisvc.target.j2",
 )
 CACHE = "/var/cache/kimisvc"
-READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RUN = PurePosixPath("/run")
+"""What RuntimeDirectory= is relative to."""
 
 
 def render(
@@ -38,11 +42,11 @@ def render(
 ) -> tuple[UnitFile, ...]:
     """Given a profile, the templates by file name and where kimisvc lives, return the units.
 
-    The same profile always gives the same texts: neither versions nor moments
-    nor numbers of generations are in them, so a text that differs means a
-    setting that differs.
+    Raise KimisvcError for a value that no unit can hold. The same profile
+    always gives the same texts: neither versions nor moments nor numbers of
+    generations are in them, so a text that differs means a setting that differs.
     """
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, StrictUndefined  # 50 ms, paid only by those who render
 
     # Units are no HTML: values are quoted by systemd's rules, in `quoting`.
     jinja = Environment(  # noqa: S701
@@ -70,33 +74,51 @@ def gate_settings(profile: Profile) -> str:
 
 
 def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str, Any]:
+    service, vllm = profile.service, profile.vllm
+    instance = service.instance
+    needed = (vllm.executable, vllm.model, service.working_directory)
+    deadlines = {name: span(seconds) for name, seconds in asdict(Deadlines.of(profile)).items()}
     return {
-        "profile": profile.name.replace("%", "%%"),
-        "instance": profile.service.instance,
+        "profile": printable(profile.name),
+        "instance": instance,
         "names": names,
-        "service": profile.service,
-        "deadlines": Deadlines.of(profile),
+        "service": service,
+        "deadlines": deadlines,
+        "restart_delay": span(service.restart_delay),
+        "mounts": [list_word(path) for path in needed if path.startswith("/")],
+        "gpus": profile.hardware.gpus,
         "environment": [environment_assignment(k, v) for k, v in _environment(profile).items()],
-        "command": " \\\n    ".join(
-            [exec_program(profile.vllm.executable), *_lines(argv(profile))]
-        ),
+        "command": " \\\n    ".join(_lines(exec_program(vllm.executable), argv(profile))),
         "kimisvc": exec_program(str(place.kimisvc)),
         "user": place.user,
-        "runtime": place.runtime,
-        "secrets_file": path_value(profile.service.secrets_file),
-        "working_directory": path_value(profile.service.working_directory),
+        "gate_folder": PurePosixPath(place.runtime).relative_to(RUN) / instance / "gate",
+        **_paths(service),
         "settings": gate_settings(profile),
     }
 
 
+def _paths(service: ServiceSettings) -> dict[str, str]:
+    """The paths that may be left out; empty when they are."""
+    paths = {
+        "secrets_file": service.secrets_file,
+        "working_directory": service.working_directory,
+    }
+    return {name: path_value(path) if path else "" for name, path in paths.items()}
+
+
 def _environment(profile: Profile) -> dict[str, str]:
-    """What vLLM's process gets: our defaults first, so that the profile's own values win."""
+    """What vLLM's process gets: our defaults, then [env] in the order the `Profile` has it.
+
+    A variable of [env] that is one of ours takes its place, so that none is
+    written twice. What the secrets file holds wins over both (systemd.exec(5)).
+    """
     program = PurePosixPath(profile.vllm.executable)
     cache = f"{CACHE}/{profile.service.instance}"
     defaults = {
-        "PATH": f"{program.parent}:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{program.parent}:/usr/local/cuda/bin:{SYSTEM_PATH}",
         "HOME": cache,
         "XDG_CACHE_HOME": cache,
+        "HF_HOME": f"{cache}/huggingface",
         "VLLM_CACHE_ROOT": f"{cache}/vllm",
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
@@ -108,12 +130,12 @@ def _environment(profile: Profile) -> dict[str, str]:
     return defaults | dict(profile.env)
 
 
-def _lines(tokens: tuple[str, ...]) -> list[str]:
+def _lines(program: str, tokens: tuple[str, ...]) -> list[str]:
     """An option and its values share a line, so that a unit can be read and compared."""
-    lines: list[str] = []
+    lines = [program]
     for token in tokens:
         word = exec_argument(token)
-        if token.startswith("--") or not lines:
+        if token.startswith("--"):
             lines.append(word)
         else:
             lines[-1] += f" {word}"
