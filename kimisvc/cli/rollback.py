@@ -34,6 +34,9 @@ def rollback(
             from kimisvc.deploy.rollback import for_unit
 
             row = for_unit(box)
+            if row is None:
+                click.echo("nothing has failed on the current generation; left as it is", err=True)
+                return 0
             to = f"restored generation {row.to_generation}" if row.to_generation else "kept"
             click.echo(f"generation {row.from_generation} failed, {to}: {row.reason}", err=True)
             return 0

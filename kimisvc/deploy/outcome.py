@@ -108,7 +108,7 @@ def _after_rollback(
 ) -> Ending | None:
     failed = verdict.verdict.reason if verdict else rollback.reason
     if rollback.to_generation is None:
-        return Ending(Outcome.NOT_RESTORED, f"{failed}; {rollback.reason}", verdict)
+        return Ending(Outcome.NOT_RESTORED, rollback.reason, verdict)
     restored = next(
         (
             v

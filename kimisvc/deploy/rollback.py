@@ -22,18 +22,25 @@ if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
 
 
-def for_unit(box: Box) -> RollbackRow:
-    """Given a box whose gate or service failed, restore what can be and return what was done."""
+def for_unit(box: Box) -> RollbackRow | None:
+    """Given a box whose gate or service failed, restore what can be and return what was done.
+
+    None: nothing has failed on the current generation. A failure of the one
+    before can be reported after a new apply began, and a gate that was killed
+    has shown nothing.
+    """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         current = box.generations.current()
         if current is None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
+        if not _has_failed(box, current):
+            return None
         accepted = box.generations.accepted()
-        obstacle = _obstacle(box, current, accepted)
+        obstacle = _obstacle(current, accepted)
         why = _failure(box, current)
         if obstacle or accepted is None:
-            row = RollbackRow(box.now(), current.number, None, obstacle)
+            row = RollbackRow(box.now(), current.number, None, f"{why}; {obstacle}")
             box.history.add_rollback(row)
             return row
         row = RollbackRow(box.now(), current.number, accepted.number, why)
@@ -89,10 +96,8 @@ def _earlier(box: Box, current: Generation | None) -> Generation:
     return box.generations.get((before or earlier)[-1])
 
 
-def _obstacle(box: Box, current: Generation, accepted: Generation | None) -> str:
+def _obstacle(current: Generation, accepted: Generation | None) -> str:
     """Why nothing is restored; empty when something can be."""
-    if not _has_failed(box, current):
-        return "nothing has failed on the current generation; left as it is"
     if accepted is None:
         return "no generation was ever accepted, so there is nothing to go back to"
     if accepted.number == current.number:
@@ -103,7 +108,7 @@ def _obstacle(box: Box, current: Generation, accepted: Generation | None) -> str
 
 
 def _has_failed(box: Box, current: Generation) -> bool:
-    """Guards against a failure of the generation before, reported after a new apply began."""
+    """Whether the service gave up, or the gate of the start that runs said FAIL."""
     service = box.systemd.state(box.layout.units.service)
     if service.active_state in ("failed", "inactive"):
         return True

@@ -38,6 +38,7 @@ def settle(box: Box) -> Settled:
             return Settled(note="the gate left no record")
         record = record_from_json(files.read_text(path))
         box.history.add_record(record)
+        files.remove(path)  # kept now; what the next gate does not write is not taken for its own
         if record.proof is None:
             return Settled(note="the gate was ended before a verdict")
         verdict = record.proof.verdict

@@ -82,6 +82,14 @@ def write_atomic(path: Path, text: str, mode: int) -> None:
         raise translated(error, path) from error
 
 
+def remove(path: Path) -> None:
+    """Given a file, remove it; one that is not there is fine. Raise KimisvcError if that fails."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise translated(error, path) from error
+
+
 def sync_folder(path: Path) -> None:
     """Given a folder, put its entries on disk, so that a rename outlives a power cut."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
