@@ -78,7 +78,7 @@ class _Reading:
 
     def take(self, moment: float, chunk: Mapping[str, Any]) -> None:
         """Given a chunk and when it came, take it in."""
-        if "error" in chunk:
+        if chunk.get("error") is not None:
             self.error = _error_text(chunk["error"])
             return
         running = self._usage.get("completion_tokens", 0)

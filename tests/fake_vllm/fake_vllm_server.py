@@ -837,7 +837,8 @@ class Play:
         if not answer.chat:
             text = "".join(text for _, text in answer.tokens[start:end])
             choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
-            choice |= {"stop_reason": None, "prompt_token_ids": None, "token_ids": ids}
+            prompt = list(range(answer.prompt_tokens)) if ids and start == 0 else None
+            choice |= {"stop_reason": None, "prompt_token_ids": prompt, "token_ids": ids}
             self._choice(choice, end)
             return
         if start == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -195,9 +196,14 @@ def test_the_whole_is_bounded() -> None:
 # ------------------------------------------------------------ the stand-in, over HTTP
 
 
+def briefly(seconds: float) -> None:
+    """Pause between two looks at a real server, shorter than the gate would."""
+    time.sleep(min(seconds, 0.01))
+
+
 def proof_of(served: Profile | None = None, **script: Any) -> Proof:
-    with serving(**{"decode_tok_s": 400.0, "ttft_s": 0.001, **script}) as api:
-        return prove(api, served or profile(PARIS, gate=FAST), Heard())
+    with serving(**{"decode_tok_s": 1000.0, "ttft_s": 0.001, **script}) as api:
+        return prove(api, served or profile(PARIS, gate=FAST), Heard(), sleep=briefly)
 
 
 def test_a_sound_server_passes_and_its_counters_confirm_every_run() -> None:
@@ -210,17 +216,17 @@ def test_a_sound_server_passes_and_its_counters_confirm_every_run() -> None:
 
 
 def test_a_server_between_floor_and_goal_is_degraded() -> None:
-    gate = GateSettings(SpeedTarget(100.0, 4000.0))
+    gate = GateSettings(SpeedTarget(100.0, 9000.0))
     assert proof_of(profile(gate=gate)).verdict.kind is VerdictKind.DEGRADED
 
 
 def test_a_slow_server_fails() -> None:
-    gate = GateSettings(SpeedTarget(4000.0, 4000.0))
+    gate = GateSettings(SpeedTarget(9000.0, 9000.0))
     assert proof_of(profile(gate=gate)).verdict.kind is VerdictKind.FAIL
 
 
 def test_an_unsteady_server_around_the_floor_is_inconclusive() -> None:
-    gate = GateSettings(SpeedTarget(400.0, 4000.0))
+    gate = GateSettings(SpeedTarget(1000.0, 9000.0))
     proof = proof_of(profile(gate=gate, max_runs=4), jitter=0.3, seed=3)
     assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
     assert len(proof.samples) == 4
@@ -286,7 +292,8 @@ def test_a_server_that_others_always_use_is_inconclusive() -> None:
 def test_counters_that_lag_are_no_disturbance() -> None:
     proof = proof_of(counter_lag_s=0.1)
     assert proof.verdict.kind is VerdictKind.PASS
-    assert proof.notes == ()
+    assert not [note for note in proof.notes if note.startswith("repeated")]
+    assert all(sample.engine_decode_tok_s for sample in proof.samples)
 
 
 def test_a_server_without_counters_is_measured_and_that_is_noted() -> None:
@@ -295,13 +302,10 @@ def test_a_server_without_counters_is_measured_and_that_is_noted() -> None:
     assert "could not be checked" in proof.notes[0]
 
 
-def test_several_tokens_a_chunk_do_not_make_it_look_faster() -> None:
-    one, four = proof_of(decode_tok_s=200.0), proof_of(decode_tok_s=200.0, tokens_per_chunk=4)
-    assert one.decode_tok_s is not None
-    assert four.decode_tok_s is not None
-    assert four.samples[0].chunks == 8
-    # Counting chunks would give a quarter, counting the first chunk as one token 11 % more.
-    assert four.decode_tok_s.mean == pytest.approx(one.decode_tok_s.mean, rel=0.05)
+def test_several_tokens_a_chunk_are_counted_by_usage() -> None:
+    proof = proof_of(tokens_per_chunk=4)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert {(sample.completion_tokens, sample.chunks) for sample in proof.samples} == {(32, 8)}
 
 
 @pytest.mark.parametrize(
