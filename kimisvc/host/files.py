@@ -11,12 +11,13 @@ import errno
 import fcntl
 import json
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from kimisvc.errors import KimisvcError, LockedError
+from kimisvc.errors import HostError, LockedError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,37 +32,37 @@ _HINTS = {
 }
 
 
-def translated(error: OSError, path: Path) -> KimisvcError:
-    """Given an error of the file system, return it as ours, naming the path and what helps."""
-    return KimisvcError(
-        "file-error",
-        f"{error.filename or path}: {error.strerror or error}",
-        hint=_HINTS.get(error.errno or 0, ""),
-    )
+def translated(error: OSError, path: Path) -> HostError:
+    """Given an error of the file system, return it as ours, naming the path and what helps.
+
+    `path` is named, not the temporary file beside it that the system may speak of.
+    """
+    words = error.strerror or str(error)
+    return HostError("file-error", f"{path}: {words}", hint=_HINTS.get(error.errno or 0, ""))
 
 
 def read_text(path: Path) -> str:
-    """Given a path, return its text. Raise KimisvcError if it cannot be read or is not UTF-8."""
+    """Given a path, return its text. Raise HostError if it cannot be read or is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise translated(error, path) from error
     except UnicodeDecodeError as error:
-        raise KimisvcError("not-text", f"{path}: is not UTF-8 text (byte {error.start})") from error
+        raise HostError("not-text", f"{path}: is not UTF-8 text (byte {error.start})") from error
 
 
 def make_folder(path: Path) -> None:
-    """Given a path, make the folder and those above it. Raise KimisvcError if that fails."""
+    """Given a path, make the folder and those above it. Raise HostError if that fails."""
     try:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
-        raise translated(error, path) from error
+        raise translated(error, Path(error.filename or path)) from error
 
 
-def write_atomic(path: Path, text: str, mode: int) -> None:
+def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
     """Given a path, text and a mode, replace the file as a whole, on disk when this returns.
 
-    Raise KimisvcError if that fails; then the old file is untouched and
+    Raise HostError if that fails; then the old file is untouched and
     nothing is left beside it.
     """
     try:
@@ -83,7 +84,7 @@ def write_atomic(path: Path, text: str, mode: int) -> None:
 
 
 def remove(path: Path) -> None:
-    """Given a file, remove it; one that is not there is fine. Raise KimisvcError if that fails."""
+    """Given a file, remove it; one that is not there is fine. Raise HostError if that fails."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -100,14 +101,14 @@ def sync_folder(path: Path) -> None:
 
 
 def switch_symlink(link: Path, target: str) -> None:
-    """Given a symlink and its new target, switch it atomically. Raise KimisvcError if that fails."""
+    """Given a symlink and its new target, switch it atomically. Raise HostError if that fails."""
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(target)
         try:
             temporary.rename(link)
-        except OSError:
+        except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(link.parent)
@@ -116,18 +117,29 @@ def switch_symlink(link: Path, target: str) -> None:
 
 
 def free_bytes(path: Path) -> int:
-    """Given a path that may not exist yet, return the free bytes where it would lie."""
-    while not path.exists():
-        path = path.parent
-    usage = os.statvfs(path)
-    return usage.f_bavail * usage.f_frsize
+    """Given a path that may not exist yet, return the free bytes where it would lie.
+
+    Those that anybody may use; root may use some more. Raise HostError if the
+    file system does not tell.
+    """
+    there = path.absolute()
+    while True:
+        try:
+            usage = os.statvfs(there)
+        except (FileNotFoundError, NotADirectoryError):
+            there = there.parent
+        except OSError as error:
+            raise translated(error, there) from error
+        else:
+            return usage.f_bavail * usage.f_frsize
 
 
 class Lock:
     """An advisory lock on a file, held while the `with` block runs; freed by the kernel on death.
 
-    `wait` is how long to wait for it (s). The file tells who holds it, for
-    the message to the one who came second.
+    `wait` is how long to wait for it (s). The file tells who holds it, for the
+    message to the one who came second. It is for its owner alone: whoever may
+    open a file may lock it, and could keep root waiting.
     """
 
     def __init__(self, path: Path, wait: float = 0.0) -> None:
@@ -138,19 +150,15 @@ class Lock:
     def __enter__(self) -> Self:
         """Take the lock. Raise LockedError when another holds it for longer than we wait."""
         try:
-            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise translated(error, self._path) from error
-        deadline = time.monotonic() + self._wait
-        while True:
-            try:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise self._locked() from None
-                time.sleep(LOCK_POLL)
-        self._sign()
+        try:
+            self._take(handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        self._handle = handle
         return self
 
     def __exit__(
@@ -159,25 +167,44 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Free the lock."""
+        """Free the lock, also where a child that was forked meanwhile still has the file open."""
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._handle, fcntl.LOCK_UN)
         os.close(self._handle)
 
-    def _sign(self) -> None:
-        note = json.dumps({"pid": os.getpid(), "since": time.time()})
+    def _take(self, handle: int) -> None:
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise _locked(handle) from None
+                time.sleep(LOCK_POLL)
+            except OSError as error:
+                raise translated(error, self._path) from error
+            else:
+                break
+        note = {"pid": os.getpid(), "since": time.time(), "command": _command()}
         with contextlib.suppress(OSError):  # who holds it is a comfort, the lock is the kernel's
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, note.encode(), 0)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(note).encode(), 0)
 
-    def _locked(self) -> LockedError:
-        try:
-            note = json.loads(os.pread(self._handle, 4096, 0))
-            since = time.strftime("%H:%M:%S", time.localtime(note["since"]))
-            who = f"PID {note['pid']}, since {since}"
-        except (ValueError, KeyError, TypeError):
-            who = "it has not said who it is"
-        os.close(self._handle)
-        return LockedError(
-            "locked",
-            f"another kimisvc is at work on this instance ({who})",
-            hint="watch it with: kimisvc status --follow",
-        )
+
+def _command() -> str:
+    """What this process does, in the operator's words: "kimisvc apply". No argument: no secret."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])
+
+
+def _locked(handle: int) -> LockedError:
+    try:
+        note = json.loads(os.pread(handle, 4096, 0))
+        since = time.strftime("%H:%M:%S", time.localtime(float(note["since"])))
+        who = f"{note['command']}, PID {int(note['pid'])}, since {since}"
+    except (ValueError, KeyError, TypeError, OSError, OverflowError):
+        who = "it has not said who it is"
+    return LockedError(
+        "locked",
+        f"another kimisvc is at work on this instance ({who})",
+        hint="watch it with: kimisvc status --follow",
+    )

@@ -1,0 +1,261 @@
+"""The file system's door, on real files and real locks of other processes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kimisvc.errors import ExitStatus, HostError, LockedError
+from kimisvc.host import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOLDER = """
+import sys
+from pathlib import Path
+from kimisvc.host.files import Lock
+sys.argv = ["/opt/kimisvc/bin/kimisvc", "apply", "--api-key=planted"]
+with Lock(Path({path!r})):
+    print("held", flush=True)
+    sys.stdin.read()
+print("freed", flush=True)
+"""
+
+
+@contextmanager
+def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process holds the lock; it frees it when its stdin is closed."""
+    argv = [sys.executable, "-c", HOLDER.format(path=str(path))]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """A disk that is full, as far as one process can make it so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def descriptors() -> list[tuple[int, str]]:
+    """What this process has open."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that reads the folder
+            found.append((int(link.name), str(link.readlink())))
+    return sorted(found)
+
+
+# ------------------------------------------------------------------ writing
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])).filter(lambda t: "\r" not in t))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_what_was_written_is_read_and_nothing_lies_beside_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "unit.service"
+    files.write_atomic(path, text)
+    assert files.read_text(path) == text
+    assert names(tmp_path) == ["unit.service"]
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o600, 0o644])
+def test_the_mode_is_the_one_asked_for_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+    before = os.umask(0o077)
+    try:
+        files.write_atomic(tmp_path / "x", "text", mode)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x").stat().st_mode & 0o7777 == mode
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    files.write_atomic(path, "old")
+    with files_no_larger_than(10), pytest.raises(HostError) as caught:
+        files.write_atomic(path, "new" * 10)
+    assert caught.value.message == f"{path}: File too large"
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_folder_in_the_way_is_named_and_left(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(HostError, match="Is a directory") as caught:
+        files.write_atomic(tmp_path / "x", "text")
+    assert caught.value.message.startswith(f"{tmp_path / 'x'}: ")
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_symlink_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
+    """A masked unit is a symlink to /dev/null."""
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "x").symlink_to("target")
+    files.write_atomic(tmp_path / "x", "new")
+    assert not (tmp_path / "x").is_symlink()
+    assert (tmp_path / "target").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "a quota is used up"),
+        (errno.EROFS, "the file system is mounted read-only"),
+        (errno.EACCES, "sudo"),
+        (errno.ENOENT, ""),
+    ],
+)
+def test_errors_name_the_path_and_what_helps(number: int, hint: str) -> None:
+    error = OSError(number, os.strerror(number), "/etc/systemd/system/.x.service.abc")
+    ours = files.translated(error, Path("/etc/systemd/system/x.service"))
+    assert ours.message == f"/etc/systemd/system/x.service: {os.strerror(number)}"
+    assert hint in ours.hint
+
+
+def test_make_folder_names_what_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HostError, match=f"{tmp_path}/file/a"):
+        files.make_folder(tmp_path / "file" / "a" / "b")
+    files.make_folder(tmp_path / "c" / "d")
+    files.make_folder(tmp_path / "c" / "d")
+    assert (tmp_path / "c" / "d").is_dir()
+
+
+# ------------------------------------------------------------------ reading
+
+
+def test_what_is_not_there_and_what_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="No such file"):
+        files.read_text(tmp_path / "nope")
+    with pytest.raises(HostError, match="Is a directory"):
+        files.read_text(tmp_path)
+    (tmp_path / "x").write_bytes(b"abc\xff")
+    with pytest.raises(HostError, match="byte 3") as caught:
+        files.read_text(tmp_path / "x")
+    assert caught.value.code == "not-text"
+
+
+def test_free_bytes_of_a_path_to_come_are_those_of_its_file_system(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    whole = os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+    for path in (tmp_path, tmp_path / "a" / "b", tmp_path / "file" / "a", Path("relative/a")):
+        assert 0 < files.free_bytes(path) <= max(whole, files.free_bytes(Path()))
+
+
+# ------------------------------------------------------------------ symlinks
+
+
+def test_a_symlink_is_made_and_switched(tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    for target in ("generations/0001", "generations/0002"):
+        files.switch_symlink(link, target)
+        assert str(link.readlink()) == target
+    assert names(tmp_path) == ["current"]
+
+
+def test_a_folder_where_the_symlink_should_be_is_left(tmp_path: Path) -> None:
+    (tmp_path / "current").mkdir()
+    with pytest.raises(HostError):
+        files.switch_symlink(tmp_path / "current", "x")
+    assert names(tmp_path) == ["current"]
+
+
+def test_what_a_killed_switch_left_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / f".current.{os.getpid()}").symlink_to("old")
+    files.switch_symlink(tmp_path / "current", "new")
+    assert names(tmp_path) == ["current"]
+
+
+# ------------------------------------------------------------------ locks
+
+
+def test_the_second_is_told_who_the_first_is(tmp_path: Path) -> None:
+    path = tmp_path / "operator.lock"
+    with held_elsewhere(path) as other, pytest.raises(LockedError) as caught, files.Lock(path):
+        pass
+    error = caught.value
+    assert error.exit_status is ExitStatus.LOCKED
+    assert f"kimisvc apply, PID {other.pid}, since " in error.message
+    assert "planted" not in error.message
+
+
+def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "operator.lock"
+    with held_elsewhere(path) as other:
+        other.kill()
+        other.wait()
+        with files.Lock(path):
+            pass
+
+
+def test_who_waits_gets_it_when_the_first_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "switch.lock"
+    with held_elsewhere(path) as other:
+        assert other.stdin is not None
+        other.stdin.close()
+        with files.Lock(path, wait=20):
+            pass
+
+
+def test_a_lock_can_be_taken_again_and_again(tmp_path: Path) -> None:
+    before = descriptors()
+    for _ in range(3):
+        with files.Lock(tmp_path / "x"):
+            pass
+    with files.Lock(tmp_path / "x"), pytest.raises(LockedError), files.Lock(tmp_path / "x"):
+        pass
+    assert descriptors() == before
+
+
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """A child shares the open file, as a duplicate of the descriptor does."""
+    path = tmp_path / "x"
+    with files.Lock(path):
+        shared = os.dup(next(number for number, at in descriptors() if at == str(path)))
+    with files.Lock(path):
+        os.close(shared)
+
+
+def test_others_cannot_lock_it(tmp_path: Path) -> None:
+    with files.Lock(tmp_path / "x"):
+        assert (tmp_path / "x").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "since": 1e99, "command": 1}'])
+def test_a_holder_who_did_not_say_who_it_is(tmp_path: Path, note: str) -> None:
+    path = tmp_path / "x"
+    with files.Lock(path):
+        path.write_text(note)
+        with pytest.raises(LockedError, match="has not said who it is"), files.Lock(path):
+            pass
+
+
+def test_a_lock_where_no_folder_is(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="No such file"), files.Lock(tmp_path / "a" / "x"):
+        pass
