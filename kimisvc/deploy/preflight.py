@@ -11,6 +11,7 @@ import platform
 import re
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,22 @@ GIB = 1 << 30
 Check = Callable[[Profile, Installation], list[Problem]]
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found: nothing in `problems` means that it is in order."""
+
+    check: str
+    problems: tuple[Problem, ...]
+
+
+def examine(profile: Profile, place: Installation) -> tuple[Finding, ...]:
+    """Given a checked profile and where kimisvc lives, ask every check."""
+    return tuple(Finding(name, tuple(check(profile, place))) for name, check in CHECKS)
+
+
 def preflight(profile: Profile, place: Installation) -> tuple[Problem, ...]:
     """Given a checked profile and where kimisvc lives, return all that stands in its way here."""
-    return tuple(problem for _, check in CHECKS for problem in check(profile, place))
+    return tuple(problem for found in examine(profile, place) for problem in found.problems)
 
 
 def _executable(profile: Profile, place: Installation) -> list[Problem]:
