@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kimisvc.measure import golden as golden_rules
@@ -23,7 +23,7 @@ from kimisvc.measure.statistics import mean_interval
 from kimisvc.records import GoldenResult, Phase, Profile, Proof, Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kimisvc.measure.stream import Answered, Api
     from kimisvc.records import GoldenQuestion
@@ -228,26 +228,33 @@ def engine_figure(samples: Sequence[Sample]) -> float | None:
     Tokens over seconds of all these runs together, as the engine's counters
     would give it for the whole window.
     """
-    confirmed = [
+    return _pooled(
         (sample.completion_tokens - 1, sample.engine_decode_tok_s)
         for sample in samples
         if sample.engine_decode_tok_s
-    ]
-    seconds = sum(tokens / speed for tokens, speed in confirmed)
-    return sum(tokens for tokens, _ in confirmed) / seconds if seconds else None
+    )
+
+
+def _pooled(runs: Iterable[tuple[int, float]]) -> float | None:
+    """Given (tokens, speed) of each run, return the speed of all together."""
+    tokens, seconds = 0, 0.0
+    for made, speed in runs:
+        tokens += made
+        seconds += made / speed
+    return tokens / seconds if seconds else None
 
 
 def _cross_check(samples: Sequence[Sample], engine: float | None) -> Iterator[str]:
-    unconfirmed = sum(sample.engine_decode_tok_s is None for sample in samples)
+    confirmed = [sample for sample in samples if sample.engine_decode_tok_s]
+    unconfirmed = len(samples) - len(confirmed)
     if unconfirmed:
         yield (
             f"{unconfirmed} of {len(samples)} runs could not be checked against the server's "
             "counters: whether they were alone is not known"
         )
-    if engine is None:
-        return
-    client = fmean(sample.decode_tok_s for sample in samples)
-    if abs(client / engine - 1) > DISAGREEMENT:
+    # Pooled like the engine's: a mean of unequal speeds would differ from it by itself.
+    client = _pooled((sample.completion_tokens - 1, sample.decode_tok_s) for sample in confirmed)
+    if client and engine and abs(client / engine - 1) > DISAGREEMENT:
         yield (
             f"client and engine disagree: {client:.2f} tok/s seen here, "
             f"{engine:.2f} tok/s by the engine's own counters"

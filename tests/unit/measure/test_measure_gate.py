@@ -166,6 +166,18 @@ def test_client_and_engine_that_disagree_are_noted() -> None:
     )
 
 
+def test_unequal_runs_on_which_both_agree_are_no_disagreement() -> None:
+    # 55 and 11 tok/s: their mean is 33, of both together it is 18.3.
+    streams = [even_stream(32, speed) for speed in (55.0, 11.0)]
+    seconds = [0.0, 31 / 55, 31 / 55 + 31 / 11]
+    steps = [counted(32.0 * n, n, seconds[n]) for n in range(3)]
+    counters = [steps[0], steps[1], steps[1], steps[2]]
+    served = profile(warmup=0, min_runs=2, max_runs=2)
+    proof, _, _ = proved(served, *streams, counters=counters)
+    assert proof.engine_decode_tok_s == pytest.approx(62 / seconds[2])
+    assert proof.notes == ()
+
+
 def test_runs_without_counters_are_noted() -> None:
     proof, _, _ = proved(profile(gate=FAST), *[STREAM] * 4)
     assert proof.notes == (
@@ -236,6 +248,7 @@ def test_an_unsteady_server_around_the_floor_is_inconclusive() -> None:
     ("script", "kind", "reason"),
     [
         ({"fault": "silent"}, VerdictKind.FAIL, "accepted, no first token"),
+        ({"fault": "silent", "keep_alive_s": 0.05}, VerdictKind.FAIL, "accepted, no first token"),
         ({"fault": "stall", "fault_after": 5}, VerdictKind.FAIL, "stopped in the middle"),
         ({"fault": "error", "fault_after": 5}, VerdictKind.FAIL, "EngineCore encountered"),
         ({"fault": "drop", "fault_after": 5}, VerdictKind.FAIL, "the connection ended"),
