@@ -71,6 +71,12 @@ class HostError(KimisvcError):
     """Something outside of us failed: systemd, the server, a file. Raised by the doors only."""
 
 
+class NoSystemdError(HostError):
+    """systemd does not run here: this host cannot run any profile."""
+
+    exit_status = ExitStatus.PREFLIGHT_REFUSED
+
+
 class LockedError(KimisvcError):
     """Another kimisvc holds the lock of this instance."""
 

@@ -25,13 +25,12 @@ def gate(instance: str) -> int:
     5: failed, and systemd calls the rollback.
     """
     signal.signal(signal.SIGTERM, _stopped)
-    from kimisvc.deploy.gate_run import GateDoors, run_gate
-    from kimisvc.host.journal import Journal
+    from kimisvc.deploy.gate_run import run_gate
     from kimisvc.host.systemd import Systemd
 
     with Systemd() as systemd:
         box = doors.box(systemd, instance)
-        return int(run_gate(box, lambda profile: GateDoors(doors.api(profile), Journal())))
+        return int(run_gate(box, doors.api))
 
 
 def _stopped(number: int, frame: FrameType | None) -> NoReturn:

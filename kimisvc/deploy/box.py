@@ -6,13 +6,14 @@ The command line builds it with the real doors; tests build it with others.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.generations import Generation, Generations
 from kimisvc.deploy.history import History
 from kimisvc.deploy.plan import Action, Plan, Situation, Standing, make_plan
 from kimisvc.host import files
+from kimisvc.host.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ class Box:
 
     layout: Layout
     systemd: Systemd
+    journal: Journal = field(default_factory=Journal)
     now: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

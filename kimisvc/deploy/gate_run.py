@@ -7,7 +7,7 @@ crash. It writes to its own folder only; `settle` takes it from there.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import installed_units
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
-    from kimisvc.host.journal import Journal, ShardProgress
+    from kimisvc.host.journal import ShardProgress
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.records import Profile, UnitState
 
@@ -30,14 +30,6 @@ LEAST_WAIT = 60.0
 """What a gate that is run again over an old start allows for readiness (s)."""
 JOURNAL_EVERY = 1.0
 """How often the journal is read for the progress of a load (s)."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateDoors:
-    """What the gate needs besides the box."""
-
-    api: VllmApi
-    journal: Journal
 
 
 class Desk:
@@ -68,8 +60,8 @@ class Desk:
 class LoadFromJournal:
     """Tells how far a load has come, from vLLM's own words in the journal."""
 
-    def __init__(self, box: Box, doors: GateDoors, desk: Desk, unit: UnitState) -> None:
-        self._box, self._doors, self._desk, self._unit = box, doors, desk, unit
+    def __init__(self, box: Box, desk: Desk, unit: UnitState) -> None:
+        self._box, self._desk, self._unit = box, desk, unit
         self._cursor: str | None = None
         self._seen: ShardProgress | None = None
         self._next = 0.0
@@ -82,7 +74,7 @@ class LoadFromJournal:
         self._next = now + JOURNAL_EVERY
         from kimisvc.host.journal import load_progress
 
-        lines, self._cursor = self._doors.journal.read(self._unit.invocation_id, self._cursor)
+        lines, self._cursor = self._box.journal.read(self._unit.invocation_id, self._cursor)
         self._seen = load_progress(lines, self._seen) or self._seen
         if self._seen is None:
             self._desk.write(Phase.LOADING, "starting")
@@ -90,7 +82,7 @@ class LoadFromJournal:
             self._desk.write(Phase.LOADING, self._seen.detail, self._seen.done, self._seen.total)
 
 
-def run_gate(box: Box, open_doors: Callable[[Profile], GateDoors]) -> ExitStatus:
+def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
     """Given a box whose service was started, prove that start and leave the record.
 
     Return DONE for an accepted verdict and for a start that systemd ended
@@ -100,13 +92,12 @@ def run_gate(box: Box, open_doors: Callable[[Profile], GateDoors]) -> ExitStatus
     if generation is None:
         raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
     profile = generation.settings()
-    doors = open_doors(profile)
     service = box.systemd.state(box.layout.units.service)
     record = _open_record(box, generation, profile, service)
     _hand_over(box, record)
     desk = Desk(box, generation, service.invocation_id, service.started_at)
     desk.expect(_expected_load(box, profile))
-    record = _prove_start(box, doors, profile, service, record, desk)
+    record = _prove_start(box, open_api(profile), profile, service, record, desk)
     _hand_over(box, record)
     if record.proof is None:
         return ExitStatus.DONE
@@ -119,14 +110,14 @@ def run_gate(box: Box, open_doors: Callable[[Profile], GateDoors]) -> ExitStatus
 
 
 def _prove_start(
-    box: Box, doors: GateDoors, profile: Profile, service: UnitState, record: GateRecord, desk: Desk
+    box: Box, api: VllmApi, profile: Profile, service: UnitState, record: GateRecord, desk: Desk
 ) -> GateRecord:
     from kimisvc.measure.gate import prove
 
     name = box.layout.units.service
     eyes = Eyes(
-        lambda: box.systemd.state(name), doors.api.health,
-        LoadFromJournal(box, doors, desk, service), box.clock, box.sleep,
+        lambda: box.systemd.state(name), api.health,
+        LoadFromJournal(box, desk, service), box.clock, box.sleep,
     )  # fmt: skip
     limit = profile.service.load_timeout
     deadline = max(service.started_monotonic + limit, box.clock() + min(LEAST_WAIT, limit))
@@ -139,12 +130,12 @@ def _prove_start(
         return replace(record, ended_at=box.now())
     ready_at = box.now()
     record = replace(
-        record, ready_at=ready_at, vllm_version=doors.api.version() or "",
+        record, ready_at=ready_at, vllm_version=api.version() or "",
         load_s=ready_at - service.started_at if fresh else None,
     )  # fmt: skip
     _hand_over(box, record)
     foreign = _foreign_units(box)
-    proof = prove(doors.api, profile, desk.write, clock=box.clock, sleep=box.sleep)
+    proof = prove(api, profile, desk.write, clock=box.clock, sleep=box.sleep)
     if not proof.verdict.kind.accepted and unit_verdict(
         box.systemd.state(name), service.invocation_id
     ):

@@ -124,7 +124,9 @@ def _has_failed(box: Box, current: Generation) -> bool:
 def _failure(box: Box, current: Generation) -> str:
     service = box.systemd.state(box.layout.units.service)
     if service.active_state == "failed":
-        return f"the service gave up ({service.result}, exit status {service.exec_main_status})"
+        how = f"the service gave up ({service.result}, exit status {service.exec_main_status})"
+        words = box.journal.tail(service.name, service.invocation_id, 1)
+        return f"{how}; its last words: {words[-1].strip()}" if words else how
     newest = next(
         (v for v in box.history.verdicts(limit=5) if v.generation == current.number), None
     )

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from kimisvc.errors import HostError
+from kimisvc.errors import HostError, NoSystemdError
 from kimisvc.host.systemd_words import object_path, translated, unit_state, was_cut
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Systemd:
     def __enter__(self) -> Self:
         """Connect. Raise HostError when systemd does not run or cannot be reached."""
         if not self._running.is_dir():
-            raise HostError(
+            raise NoSystemdError(
                 "no-systemd",
                 f"systemd does not run here (there is no {self._running})",
                 hint="kimisvc needs a box, a virtual machine or a container with systemd as PID 1",
