@@ -1,14 +1,18 @@
 """Whether a path can be reached as a hardened unit will see it, before a unit fails on it.
 
 ProtectHome= hides /home, /root and /run/user, PrivateTmp= hides /tmp and
-/var/tmp, and an unprivileged user needs the x of every folder above. A venv's
-python is a symlink, so each link on the way is looked at too (systemd.exec(5)).
+/var/tmp (systemd.exec(5)), and an unprivileged user needs the x of every
+folder above. A venv's python is a symlink, and so may be its folder, so each
+link on the way is followed as the kernel would (path_resolution(7)). Access
+control lists are not looked at: the modes of a file that has one show its mask.
 """
 
 from __future__ import annotations
 
-import os
 import stat
+from collections import deque
+from dataclasses import dataclass
+from enum import IntFlag
 from pathlib import Path
 
 HIDDEN = {
@@ -20,42 +24,121 @@ HIDDEN = {
 }
 LINKS = 40
 """The kernel's own limit of symlinks in one path (path_resolution(7))."""
+SHEBANG_LINE = 256
+"""So much of a first line is read as the name of an interpreter (execve(2))."""
 
 
-def why_unreachable(path: Path) -> str:
-    """Given a path, say why an unprivileged hardened unit cannot reach it; empty if it can."""
-    for step in steps(path):
-        for folder, why in HIDDEN.items():
-            if step.is_relative_to(folder):
-                via = f" (through {path})" if step != path else ""
-                return f"{step}{via} lies in {folder}: {why} from the service"
+class Need(IntFlag):
+    """What is to be done with a file, as the bits of a mode: read it, run it."""
+
+    READ = 4
+    RUN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who wants to reach it: a user and its groups; `uid` None is any user, as of DynamicUser=."""
+
+    uid: int | None = None
+    gids: frozenset[int] = frozenset()
+
+
+ANYBODY = Viewer()
+
+
+def why_unreachable(path: Path, viewer: Viewer = ANYBODY, need: Need = Need.READ) -> str:
+    """Given an absolute path, say why a hardened unit of `viewer` cannot reach it; "" if it can.
+
+    A folder has to be listable. Only what this process may see itself is judged.
+    """
+    waiting = deque(path.parts[1:])
+    at, links = Path("/"), 0
+    while waiting:
+        part = waiting.popleft()
+        if part == "..":
+            at = at.parent
+            continue
+        step = at / part
+        why = _hidden(step, path)
+        if why:
+            return why
         try:
-            mode = step.lstat().st_mode
-        except FileNotFoundError:
-            return f"{step} does not exist"
+            found = step.lstat()
         except OSError as error:
-            return f"{step}: {error.strerror}"
-        if stat.S_ISDIR(mode) and not mode & stat.S_IXOTH:
-            return f"{step} may not be entered by others (mode {stat.S_IMODE(mode):o})"
-    real = path.resolve()
-    mode = real.stat().st_mode
-    if not mode & stat.S_IROTH:
-        return f"{real} may not be read by others (mode {stat.S_IMODE(mode):o})"
+            return f"{_named(step, path)}: {error.strerror}"
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if links > LINKS:
+                return f"{path}: too many symlinks"
+            target = step.readlink()
+            at = Path("/") if target.is_absolute() else at
+            waiting.extendleft(reversed([p for p in target.parts if p != "/"]))
+            continue
+        at = step
+        why = _denied(found.st_mode, found.st_uid, found.st_gid, viewer, need, waiting)
+        if why:
+            return f"{_named(step, path)} {why} (mode {stat.S_IMODE(found.st_mode):o})"
     return ""
 
 
-def steps(path: Path) -> list[Path]:
-    """Given an absolute path, return every folder, link and link target on the way to it."""
-    seen: list[Path] = []
-    waiting = [path]
-    while waiting and len(seen) < LINKS * 20:
-        current = waiting.pop()
-        for step in [*reversed(current.parents), current]:
-            if step in seen:
-                continue
-            seen.append(step)
-            if step.is_symlink():
-                target = Path(os.path.normpath(step.parent / step.readlink()))
-                waiting.append(target)
-                break
-    return seen
+def why_unrunnable(program: Path, viewer: Viewer = ANYBODY) -> str:
+    """Given a program, say why a hardened unit of `viewer` cannot run it; "" if it can.
+
+    A script needs its interpreter too: that of a venv is a symlink, often into
+    somebody's home.
+    """
+    why = why_unreachable(program, viewer, Need.RUN)
+    if why:
+        return why
+    if not program.is_file():
+        return f"{program} is not a file"
+    interpreter = shebang(program)
+    if interpreter is None:
+        return ""
+    why = why_unreachable(interpreter, viewer, Need.RUN)
+    return f"{program} is run by {interpreter}, and {why}" if why else ""
+
+
+def shebang(program: Path) -> Path | None:
+    """Given a program, return the interpreter its first line names; None if it names none."""
+    try:
+        with program.open("rb") as file:
+            first = file.readline(SHEBANG_LINE)
+    except OSError:
+        return None
+    words = first.removeprefix(b"#!").split()
+    if not first.startswith(b"#!") or not words:
+        return None
+    named = Path(words[0].decode("utf-8", "replace"))
+    return named if named.is_absolute() else None
+
+
+def _hidden(step: Path, path: Path) -> str:
+    why = HIDDEN.get(str(step))
+    if why is None:
+        return ""
+    return f"{path} {_via(step, path)}lies in {step}: {why} from the service"
+
+
+def _named(step: Path, path: Path) -> str:
+    return str(step) if path.is_relative_to(step) else f"{step} (through {path})"
+
+
+def _via(step: Path, path: Path) -> str:
+    return "" if path.is_relative_to(step) else "(through a symlink) "
+
+
+def _denied(mode: int, owner: int, group: int, viewer: Viewer, need: Need, rest: deque[str]) -> str:
+    """What the mode of one step forbids: a folder on the way needs x, one at the end r and x."""
+    if viewer.uid == 0:
+        return ""
+    shift = 6 if viewer.uid == owner else 3 if group in viewer.gids else 0
+    granted = mode >> shift & 7
+    who = "others" if viewer.uid is None else f"user {viewer.uid}"
+    if rest:
+        return "" if granted & 1 else f"may not be entered by {who}"
+    if stat.S_ISDIR(mode):
+        return "" if granted & Need.RUN == Need.RUN else f"may not be listed by {who}"
+    if granted & need == need:
+        return ""
+    return f"may not be {'run' if granted & Need.READ else 'read'} by {who}"

@@ -1,0 +1,184 @@
+"""Paths as a hardened unit sees them: real folders, links and modes.
+
+The tests' own folder lies in /tmp, which PrivateTmp= hides; so the table of what
+is hidden is emptied but for what a test puts there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kimisvc.host import reach
+from kimisvc.host.reach import Need, Viewer, shebang, why_unreachable, why_unrunnable
+
+
+@pytest.fixture
+def root(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder that anybody may enter, in which `home` is hidden."""
+    base = tmp_path_factory.getbasetemp()
+    for folder in (base.parent, base, tmp_path):
+        folder.chmod(0o755)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setattr(reach, "HIDDEN", {str(tmp_path / "home"): "ProtectHome= hides it"})
+    return tmp_path
+
+
+def program(path: Path, first: str = "#!/bin/sh", mode: int = 0o755) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{first}\n")
+    path.chmod(mode)
+    return path
+
+
+def test_a_plain_file_is_reached(root: Path) -> None:
+    assert why_unreachable(program(root / "opt" / "x")) == ""
+
+
+def test_what_is_not_there(root: Path) -> None:
+    assert why_unreachable(root / "opt" / "x") == f"{root}/opt: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("/home/me/venv", "/home"),
+        ("/root/x", "/root"),
+        ("/tmp/x", "/tmp"),
+        ("/var/tmp/a/b", "/var/tmp"),
+    ],
+)
+def test_what_systemd_hides_is_not_reached(path: str, folder: str) -> None:
+    why = why_unreachable(Path(path))
+    assert why.startswith(f"{path} lies in {folder}: ")
+    assert why.endswith("hides it from the service")
+
+
+def test_a_name_that_only_begins_like_a_hidden_one_is_not_hidden(root: Path) -> None:
+    assert why_unreachable(program(root / "homes" / "x")) == ""
+
+
+def test_a_link_into_a_hidden_folder_at_the_end(root: Path) -> None:
+    program(root / "home" / "python3")
+    (root / "link").symlink_to("home/python3")
+    why = why_unreachable(root / "link")
+    assert why == (
+        f"{root}/link (through a symlink) lies in {root}/home: "
+        "ProtectHome= hides it from the service"
+    )
+
+
+def test_a_link_in_the_middle_is_followed_with_what_comes_after_it(root: Path) -> None:
+    program(root / "real" / "bin" / "python3").chmod(0o700)
+    (root / "venv").symlink_to(root / "real")
+    why = why_unreachable(root / "venv" / "bin" / "python3")
+    assert why == (
+        f"{root}/real/bin/python3 (through {root}/venv/bin/python3) "
+        "may not be read by others (mode 700)"
+    )
+
+
+def test_links_upwards_are_followed_as_the_kernel_does(root: Path) -> None:
+    program(root / "b" / "x")
+    (root / "a").mkdir()
+    (root / "a" / "up").symlink_to("../b/../b")
+    assert why_unreachable(root / "a" / "up" / "x") == ""
+
+
+def test_links_in_a_circle(root: Path) -> None:
+    (root / "a").symlink_to("b")
+    (root / "b").symlink_to("a")
+    assert why_unreachable(root / "a") == f"{root}/a: too many symlinks"
+
+
+def test_a_folder_that_others_may_not_enter(root: Path) -> None:
+    program(root / "shut" / "x")
+    (root / "shut").chmod(0o750)
+    assert why_unreachable(root / "shut" / "x") == (
+        f"{root}/shut may not be entered by others (mode 750)"
+    )
+
+
+def test_a_folder_of_a_model_has_to_be_listable(root: Path) -> None:
+    (root / "model").mkdir()
+    assert why_unreachable(root / "model") == ""
+    (root / "model").chmod(0o711)
+    assert "may not be listed by others" in why_unreachable(root / "model")
+
+
+@pytest.mark.parametrize(
+    ("mode", "viewer", "reached"),
+    [
+        (0o640, Viewer(), False),
+        (0o640, Viewer(uid=os.getuid() + 1, gids=frozenset({os.getgid()})), True),
+        (0o604, Viewer(uid=os.getuid() + 1, gids=frozenset({os.getgid()})), False),
+        (0o640, Viewer(uid=os.getuid() + 1), False),
+        (0o604, Viewer(uid=os.getuid() + 1), True),
+        (0o000, Viewer(uid=0), True),
+    ],
+)
+def test_modes_count_as_for_the_user_of_the_service(
+    root: Path,
+    mode: int,
+    viewer: Viewer,
+    reached: bool,  # noqa: FBT001 - a case
+) -> None:
+    path = program(root / "x", mode=mode)
+    assert (why_unreachable(path, viewer) == "") is reached
+
+
+def test_to_run_is_more_than_to_read(root: Path) -> None:
+    path = program(root / "x", mode=0o644)
+    assert why_unreachable(path) == ""
+    assert why_unreachable(path, need=Need.RUN) == f"{path} may not be run by others (mode 644)"
+
+
+# ------------------------------------------------------------------ programs
+
+
+def test_a_script_is_run_by_its_interpreter_and_that_may_be_hidden(root: Path) -> None:
+    program(root / "home" / "python3.11")
+    (root / "venv" / "bin").mkdir(parents=True)
+    python = root / "venv" / "bin" / "python3"
+    python.symlink_to(root / "home" / "python3.11")
+    vllm = program(root / "venv" / "bin" / "vllm", f"#!{python}")
+    assert why_unreachable(vllm, need=Need.RUN) == ""
+    assert why_unrunnable(vllm) == (
+        f"{vllm} is run by {python}, and {python} (through a symlink) lies in {root}/home: "
+        "ProtectHome= hides it from the service"
+    )
+
+
+def test_a_program_that_runs(root: Path) -> None:
+    assert why_unrunnable(program(root / "x")) == ""
+    assert why_unrunnable(program(root / "y", "\x7fELF")) == ""
+    assert (
+        why_unrunnable(root / "home" / "..")
+        == f"{root}/home/.. lies in {root}/home: ProtectHome= hides it from the service"
+    )
+    assert "is not a file" in why_unrunnable(root)
+
+
+@pytest.mark.parametrize(
+    ("first", "interpreter"),
+    [
+        ("#!/usr/bin/python3", "/usr/bin/python3"),
+        ("#! /usr/bin/env python3", "/usr/bin/env"),
+        ("#!", None),
+        ("#!python3", None),
+        ("import os", None),
+        ("", None),
+    ],
+)
+def test_the_interpreter_of_a_first_line(root: Path, first: str, interpreter: str | None) -> None:
+    found = shebang(program(root / "x", first))
+    assert found == (Path(interpreter) if interpreter else None)
+
+
+def test_the_interpreter_of_what_cannot_be_read(root: Path) -> None:
+    assert shebang(root) is None
+    assert shebang(root / "nope") is None
