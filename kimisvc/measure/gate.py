@@ -60,9 +60,14 @@ class Bench:
         return self.profile.vllm.served_model_name or self.profile.vllm.model
 
     @property
-    def left(self) -> float:
-        """The time one request may take now: its own limit, or what is left of the whole (s)."""
-        return min(self.profile.probe.timeout, self.deadline - self.world.clock())
+    def timeout(self) -> float:
+        """What one request may take (s). Never cut short: that would look like a silent server."""
+        return self.profile.probe.timeout
+
+    @property
+    def spent(self) -> bool:
+        """Whether too little time is left for one more request."""
+        return self.deadline - self.world.clock() < self.timeout
 
 
 def budget(profile: Profile) -> float:
@@ -181,7 +186,7 @@ def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
 
 def _ask(bench: Bench, question: GoldenQuestion) -> Answered | Broken:
     body = golden_rules.body(bench.model, question)
-    return ask(bench.world, golden_rules.PATH, body, bench.left)
+    return ask(bench.world, golden_rules.PATH, body, bench.timeout)
 
 
 def _heat(bench: Bench) -> Answered | Broken:
@@ -196,7 +201,7 @@ def _play(bench: Bench) -> Sample | Broken:
 def _request(bench: Bench) -> Request:
     probe = bench.profile.probe
     prompt = fresh_prompt(bench.seed, next(bench.runs), probe.prompt_tokens)
-    return Request(bench.model, prompt, probe.max_tokens, bench.left)
+    return Request(bench.model, prompt, probe.max_tokens, bench.timeout)
 
 
 def _persist(
@@ -205,7 +210,7 @@ def _persist(
     """Try a request as often as the table of responses allows; note the tries that came to nothing."""
     tries: dict[Trouble, int] = {}
     while True:
-        if bench.left <= 0:
+        if bench.spent:
             allowed = budget(bench.profile)
             return Broken(
                 Trouble.OUT_OF_TIME,

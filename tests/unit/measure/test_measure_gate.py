@@ -205,6 +205,25 @@ def test_the_whole_is_bounded() -> None:
     assert clock.now - 1000.0 <= budget(served) + 31.0
 
 
+def test_time_that_runs_out_is_not_taken_for_a_silent_server() -> None:
+    # Of 70 s, a warm-up and three disturbed runs of 9.9 s with pauses of 8.5 s leave 4.9 s:
+    # too little for a first token that comes after 9 s.
+    served = profile(gate=FAST, timeout=10.0, min_runs=1, max_runs=1)
+    assert budget(served) == 70.0
+    clock = Clock()
+    api = Played(
+        clock,
+        *[even_stream(32, 31 / 0.9, ttft=9.0)] * 5,
+        counters=[counted(), counted(99, 2, 1)] * 5,
+    )
+    proof = prove(api, served, Heard(), clock=clock, sleep=lambda s: clock.sleep(17 * s))
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert proof.verdict.reason.startswith(
+        "not decided in the time allowed: 70 s; last trouble: others"
+    )
+    assert len(api.bodies) == 4
+
+
 # ------------------------------------------------------------ the stand-in, over HTTP
 
 
