@@ -96,7 +96,7 @@ def _decide(  # noqa: PLR0911 - a list of cases, each with its answer
         return Action.FOLLOW, "the gate is at work on this profile"
     if not now.accepted:
         return Action.GATE, "this profile runs but was not accepted"
-    if now.standing is Standing.OTHER or changed:
+    if now.standing is Standing.OTHER or any(u.change is not Change.SAME for u in units):
         return Action.RECORD, "nothing that runs depends on what changes"
     return Action.NOTHING, "this profile runs and is accepted"
 

@@ -108,9 +108,13 @@ def _obstacle(current: Generation, accepted: Generation | None) -> str:
 
 
 def _has_failed(box: Box, current: Generation) -> bool:
-    """Whether the service gave up, or the gate of the start that runs said FAIL."""
+    """Whether the service gave up, or the gate of the start that runs said FAIL.
+
+    A service that failed while it was stopped for a restart has that restart
+    as its job; one that is inactive was stopped by somebody, who meant it.
+    """
     service = box.systemd.state(box.layout.units.service)
-    if service.active_state in ("failed", "inactive"):
+    if service.active_state == "failed" and not service.job:
         return True
     newest = next(iter(box.history.verdicts(limit=1)), None)
     return (

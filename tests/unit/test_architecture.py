@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "render": INNERMOST,
     "host": INNERMOST,
     "measure": INNERMOST,
-    "deploy": INNERMOST | DOORS | {"profile", "render", "measure"},
+    "deploy": INNERMOST | DOORS | {"__init__", "profile", "render", "measure"},
     "observe": INNERMOST | DOORS | {"deploy"},
     "cli": INNERMOST
     | DOORS

@@ -1,0 +1,178 @@
+"""The command line: bad input gets one clear message, the right status, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kimisvc.cli.main import COMMANDS, FOR_UNITS, main
+from kimisvc.shipped import shipped
+
+KIMISVC = Path(sys.executable).parent / "kimisvc"
+GOOD = """schema = 1
+[vllm]
+executable = "/opt/vllm/bin/vllm"
+model = "/srv/model"
+"""
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    return path
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(list(arguments))
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return status, said.out, said.err
+
+
+def test_check_says_sound(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    status, out, _ = call(capsys, "check", str(profile))
+    assert (status, out) == (0, f"{profile}: sound\n")
+
+
+def test_check_in_json(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    profile.write_text(GOOD + "port = 99999\n[gate]\nmax_tftt = 1\n")
+    status, out, _ = call(capsys, "check", "--json", str(profile))
+    assert status == 3
+    problems = json.loads(out)["problems"]
+    assert {(p["line"], p["key"], p["severity"]) for p in problems} == {
+        (5, "vllm.port", "error"),
+        (7, "gate.max_tftt", "error"),
+    }
+    assert all(p["file"] == str(profile) and p["message"] for p in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("schema = 1\n[vllm\n", 2, "mine.toml:2"),
+        (GOOD + "port = 'x'\n", 5, "vllm.port"),
+        (GOOD + "[service]\ninstance = 'a/b'\n", 6, "service.instance"),
+        ("extends = 'mine.toml'\nschema = 1\n", 1, "mine.toml"),
+        ("extends = 'nowhere.toml'\nschema = 1\n", 1, "nowhere.toml"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "render", "diff", "apply", "doctor", "probe"])
+def test_a_bad_profile_is_refused_by_every_command(
+    capsys: pytest.CaptureFixture[str],
+    profile: Path,
+    command: str,
+    text: str,
+    line: int,
+    words: str,
+) -> None:
+    profile.write_text(text)
+    status, out, err = call(capsys, command, str(profile))
+    assert status == 3
+    assert out == ""
+    assert f"{profile}:{line}" in err
+    assert words in err
+
+
+@pytest.mark.parametrize("command", ["check", "render", "apply"])
+def test_a_profile_that_cannot_be_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    for path in (tmp_path / "missing.toml", tmp_path):
+        status, _, err = call(capsys, command, str(path))
+        assert status == 3
+        assert str(path) in err
+
+
+def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "check")[0] == 2
+    assert call(capsys, "apply", "x", "--jsn")[0] == 2
+    status, _, err = call(capsys, "aply")
+    assert status == 2
+    assert "apply" in err
+
+
+@pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="systemd runs here")
+@pytest.mark.skipif(os.geteuid() != 0, reason="apply asks for root before it asks for systemd")
+def test_no_systemd(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    for arguments in (("status",), ("apply", str(profile)), ("diff", str(profile)), ("rollback",)):
+        status, _, err = call(capsys, *arguments)
+        assert status == 7
+        assert "systemd does not run here" in err
+
+
+@pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="systemd runs here")
+@pytest.mark.skipif(os.geteuid() != 0, reason="apply asks for root before it asks for systemd")
+def test_a_refusal_in_json(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    status, out, _ = call(capsys, "apply", "--json", str(profile))
+    answer = json.loads(out)
+    assert (status, answer["exit"], answer["outcome"]) == (7, 7, "no-systemd")
+    profile.write_text("schema = 1\n")
+    status, out, _ = call(capsys, "apply", "--json", str(profile))
+    answer = json.loads(out)
+    assert (status, answer["exit"], answer["outcome"]) == (3, 3, "profile-refused")
+    assert answer["problems"]
+
+
+def test_render_prints_units_and_writes_them(
+    capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path
+) -> None:
+    status, out, _ = call(capsys, "render", str(profile))
+    assert status == 0
+    assert "ExecStart=/opt/vllm/bin/vllm" in out
+    folder = tmp_path / "units"
+    status, _, _ = call(capsys, "render", str(profile), "-o", str(folder))
+    assert status == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "kimisvc-kimi-gate.service",
+        "kimisvc-kimi-rollback.service",
+        "kimisvc-kimi.service",
+        "kimisvc.target",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in shipped("profiles").glob("*.toml")))
+def test_a_shipped_profile_is_found_by_its_name(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert call(capsys, "check", name)[0] == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    status, out, _ = call(capsys, command, "--help")
+    assert status == 0
+    assert out.startswith("Usage: kimisvc")
+    assert len(out) > 200
+
+
+def test_the_overview_shows_what_an_operator_may_call(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "--help")
+    assert status == 0
+    for command in COMMANDS:
+        assert (f"  {command} " in out) is (command not in FOR_UNITS)
+
+
+def test_a_reader_who_leaves_is_no_traceback() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{KIMISVC} render baseline | head -1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("# ====")
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_check_needs_neither_requests_nor_pystemd() -> None:
+    program = (
+        "import sys\nfrom kimisvc.cli.main import main\nmain(['check', 'll_ring'])\n"
+        "slow = {'requests', 'pystemd', 'scipy', 'rich', 'jinja2', 'psutil', 'pynvml'}\n"
+        "sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,102 @@
+"""What an apply would do, decided from what lies and runs on the box."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kimisvc.deploy.plan import Action, Situation, Standing, make_plan
+from kimisvc.records import UnitFile, UnitNames, UnitState
+
+NAMES = UnitNames.of("kimi")
+ACTIVE = UnitState(NAMES.service, "loaded", "active", "running", main_pid=7)
+IDLE = UnitState(NAMES.gate, "loaded", "inactive", "dead")
+SERVICE = "[Service]\nExecStart=/opt/vllm/bin/vllm serve /srv/kimi\n"
+GATE = "# settings: sha256:1\n[Service]\nType=oneshot\n"
+WANTED = (
+    UnitFile(NAMES.service, SERVICE),
+    UnitFile(NAMES.gate, GATE),
+    UnitFile(NAMES.rollback, "[Service]\nType=oneshot\n"),
+    UnitFile(NAMES.target, "[Unit]\n"),
+)
+TEXTS = {unit.name: unit.text for unit in WANTED}
+RUNS = Situation(
+    names=NAMES, standing=Standing.SAME, installed=TEXTS, ours=TEXTS, service=ACTIVE, gate=IDLE,
+    accepted=True,
+)  # fmt: skip
+NOTHING_THERE = dict.fromkeys(TEXTS)
+
+
+def with_text(name: str, text: str) -> Situation:
+    there = {**TEXTS, name: text}
+    return replace(RUNS, installed=there, ours=there, standing=Standing.OTHER)
+
+
+@pytest.mark.parametrize(
+    ("situation", "action"),
+    [
+        (RUNS, Action.NOTHING),
+        (replace(RUNS, installed=NOTHING_THERE, ours={}, standing=Standing.FIRST), Action.RESTART),
+        (with_text(NAMES.service, SERVICE.replace("kimi", "other")), Action.RESTART),
+        (with_text(NAMES.service, "# from another profile\n" + SERVICE), Action.RECORD),
+        (with_text(NAMES.gate, GATE.replace("sha256:1", "sha256:2")), Action.GATE),
+        (replace(RUNS, standing=Standing.OTHER), Action.RECORD),
+        (replace(RUNS, accepted=False), Action.GATE),
+        (replace(RUNS, service=replace(ACTIVE, active_state="inactive")), Action.RESTART),
+        (replace(RUNS, service=replace(ACTIVE, active_state="failed")), Action.RESTART),
+        (
+            replace(RUNS, accepted=False, gate=replace(IDLE, active_state="activating")),
+            Action.FOLLOW,
+        ),
+        (
+            replace(
+                with_text(NAMES.gate, GATE.replace("sha256:1", "sha256:2")),
+                gate=replace(IDLE, active_state="activating"),
+            ),
+            Action.GATE,
+        ),
+    ],
+)
+def test_what_is_done(situation: Situation, action: Action) -> None:
+    assert make_plan(situation, WANTED).action is action
+
+
+def test_units_that_only_differ_in_comments_are_rewritten_and_nothing_restarts() -> None:
+    plan = make_plan(with_text(NAMES.rollback, "# old\n[Service]\nType=oneshot\n"), WANTED)
+    assert (plan.action, plan.written) == (Action.RECORD, (NAMES.rollback,))
+
+
+def test_after_an_upgrade_of_kimisvc_the_same_profile_rewrites_its_units() -> None:
+    older = {**TEXTS, NAMES.target: "# older words\n[Unit]\n"}
+    plan = make_plan(replace(RUNS, installed=older, ours=older), WANTED)
+    assert (plan.action, plan.written) == (Action.RECORD, (NAMES.target,))
+
+
+def test_a_unit_that_is_not_what_we_wrote_was_edited_by_hand() -> None:
+    edited = replace(RUNS, installed={**TEXTS, NAMES.service: SERVICE + "Nice=5\n"})
+    plan = make_plan(edited, WANTED)
+    (edit,) = plan.hand_edits
+    assert edit.unit == NAMES.service
+    assert "+Nice=5" in edit.diff
+
+
+def test_a_unit_that_somebody_else_put_there_counts_as_edited_too() -> None:
+    foreign = replace(
+        RUNS, standing=Standing.FIRST, ours={}, installed={**NOTHING_THERE, NAMES.service: "[X]\n"}
+    )
+    assert [edit.unit for edit in make_plan(foreign, WANTED).hand_edits] == [NAMES.service]
+
+
+def test_the_target_of_another_instance_is_no_edit() -> None:
+    second = replace(
+        RUNS, standing=Standing.FIRST, ours={},
+        installed={**NOTHING_THERE, NAMES.target: TEXTS[NAMES.target]},
+    )  # fmt: skip
+    assert make_plan(second, WANTED).hand_edits == ()
+
+
+def test_a_unit_that_is_gone_is_written_again() -> None:
+    plan = make_plan(replace(RUNS, installed={**TEXTS, NAMES.rollback: None}), WANTED)
+    assert plan.written == (NAMES.rollback,)
+    assert plan.hand_edits == ()
