@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 GIB = 1 << 30
 
@@ -16,6 +17,7 @@ class Gpu:
     memory: int
     memory_used: int
     processes: tuple[int, ...]
+    uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +27,58 @@ class NoGpus:
     reason: str
 
 
-def gpus() -> tuple[Gpu, ...] | NoGpus:
-    """Return the GPUs of this box, or why NVML cannot tell."""
-    import pynvml
+def gpus(nvml: Any = None) -> tuple[Gpu, ...] | NoGpus:
+    """Return the GPUs of this box, or why NVML cannot tell. `nvml` is pynvml, if it is not given.
 
+    A process of another container is seen, by an id that means nothing here.
+    """
+    if nvml is None:
+        import pynvml
+
+        nvml = pynvml
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return NoGpus(_reason(str(error)))
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return NoGpus(reason(str(error)))
     try:
-        return tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
-    except pynvml.NVMLError as error:
-        return NoGpus(_reason(str(error)))
+        return tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+    except nvml.NVMLError as error:
+        return NoGpus(reason(str(error)))
     finally:
-        pynvml.nvmlShutdown()
+        nvml.nvmlShutdown()
 
 
-def _gpu(index: int) -> Gpu:
-    import pynvml
-
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    name = pynvml.nvmlDeviceGetName(handle)
-    processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+def _gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    try:
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except nvml.NVMLError:  # not supported in some virtual machines
+        running = []
     return Gpu(
         index,
-        name.decode() if isinstance(name, bytes) else str(name),
+        _text(nvml.nvmlDeviceGetName(handle)),
         int(memory.total),
         int(memory.used),
-        tuple(int(process.pid) for process in processes),
+        tuple(sorted({int(process.pid) for process in running})),
+        _text(nvml.nvmlDeviceGetUUID(handle)),
     )
 
 
-def _reason(words: str) -> str:
-    if "version mismatch" in words.lower():
+def reason(words: str) -> str:
+    """Given NVML's words, return why there are no GPUs, and what helps."""
+    lower = words.lower()
+    if "version mismatch" in lower:
         return f"{words}: the driver was upgraded under a loaded module; reboot, or reload nvidia"
-    if "not found" in words.lower():
+    if "shared library not found" in lower:
         return "there is no NVIDIA driver on this box (libnvidia-ml is not installed)"
+    if "driver not loaded" in lower:
+        return f"{words}: load it with modprobe nvidia, or see dmesg for why it does not load"
+    if "gpu is lost" in lower:
+        return f"{words}: a GPU fell off the bus; see dmesg for Xid 79, and reboot"
     return words
+
+
+def _text(value: str | bytes) -> str:
+    """Older pynvml gives bytes."""
+    return value.decode() if isinstance(value, bytes) else value
