@@ -82,6 +82,17 @@ def call(name: str, *arguments: object) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
+def close_all_but(kept: set[int]) -> None:
+    """Close every open file of this process but these; stdin, stdout and stderr become null."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    for link in list(Path("/proc/self/fd").iterdir()):
+        if int(link.name) not in kept | {0, 1, 2}:
+            with contextlib.suppress(OSError):
+                os.close(int(link.name))
+
+
 def mount(*arguments: str | Path) -> None:
     """Mount as the command of that name does; raise CalledProcessError where it fails."""
     subprocess.run(["/bin/mount", *map(str, arguments)], check=True)

