@@ -113,7 +113,9 @@ def _prove_start(
     box: Box, api: VllmApi, profile: Profile, service: UnitState, record: GateRecord, desk: Desk
 ) -> GateRecord:
     from kimisvc.measure.gate import prove
+    from kimisvc.measure.statistics import prepare
 
+    prepare()  # half a second of imports, spent while the model loads
     name = box.layout.units.service
     eyes = Eyes(
         lambda: box.systemd.state(name), api.health,

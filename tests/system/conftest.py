@@ -29,7 +29,8 @@ NEEDED_FOR = {
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-def _why_not(marker: str) -> str:
+def why_not(marker: str) -> str:
+    """Given a marker, say why its tests cannot run here; empty if they can."""
     if os.geteuid() != 0:
         return "needs root: boots a container with systemd as PID 1"
     if shutil.which("systemd-nspawn") is None:
@@ -42,10 +43,10 @@ def _why_not(marker: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine or user cannot run."""
     for marker in NEEDED_FOR:
-        why_not = _why_not(marker)
+        reason = why_not(marker)
         for item in items:
-            if why_not and item.get_closest_marker(marker) is not None:
-                item.add_marker(pytest.mark.skip(reason=why_not))
+            if reason and item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,133 @@
+"""`make bench`: the figures the design aims at, measured and printed. Nothing here passes or fails.
+
+Wall times of whole commands are the median of several runs. What needs root
+and a systemd is measured in the sandbox, with the stand-in server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "system"))
+
+from conftest import Box, why_not  # noqa: E402 - found only after the line above
+from stage import Stage, set_the_stage  # noqa: E402 - as above
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNS = 9
+# Without reset-failed the start limit, which counts starts by hand too, would end the loop.
+CURL_LOOP = (
+    "systemctl reset-failed {unit}; systemctl restart {unit};"
+    " until curl -sf http://127.0.0.1:{port}/health; do :; done"
+)
+
+
+def median(action: Callable[[], object], runs: int = RUNS) -> float:
+    """Given something to do, return the median of its wall times (s)."""
+    times = []
+    for _ in range(runs):
+        begun = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def tell(what: str, seconds: float, aim: float) -> None:
+    """Print a figure beside its aim."""
+    missed = f"missed by {seconds - aim:.3f} s" if seconds > aim else "met"
+    sys.stdout.write(f"{what:<58} {seconds:7.3f} s   aim {aim:.2f} s: {missed}\n")
+
+
+def timed_inside(box: Box, command: str, runs: int = RUNS) -> float:
+    """Given a command, return the median of its wall times inside the sandbox (s).
+
+    Measured by a shell inside, so that entering the sandbox is not counted.
+    """
+    script = (
+        f"for i in $(seq {runs}); do a=$EPOCHREALTIME; {command} >/dev/null 2>&1;"
+        ' b=$EPOCHREALTIME; echo "$a $b"; done'
+    )
+    lines = box.run("bash", "-c", script, timeout=300.0).stdout.splitlines()
+    return statistics.median(
+        float(after) - float(before) for before, after in (line.split() for line in lines)
+    )
+
+
+def commands_here() -> None:
+    """Measure what needs no systemd."""
+    program = str(Path(sys.executable).parent / "kimisvc")
+    for arguments, aim in ((["--version"], 0.12), (["check", "ll_ring"], 0.25)):
+        command = [program, *arguments]
+        seconds = median(lambda c=command: subprocess.run(c, check=True, capture_output=True))  # type: ignore[misc]  # the loop's value is bound at once
+        tell(f"kimisvc {' '.join(arguments)}", seconds, aim)
+
+
+def commands_inside(stage: Stage, box: Box) -> None:
+    """Measure status, a no-op apply, and what the gate costs beyond its own requests."""
+    path = stage.profile("bench")
+    stage.apply(path)
+    tell("kimisvc status", timed_inside(box, f"kimisvc status --instance {stage.instance}"), 0.25)
+    tell("kimisvc apply, nothing to do", timed_inside(box, f"kimisvc apply {path}"), 0.3)
+    tell("from ready to verdict, beyond the probe's own requests", beyond_requests(stage, box), 1.0)
+    plain = CURL_LOOP.format(unit=stage.service, port=stage.port)
+    other = stage.profile("other", {"seed": 1})
+    both = (path, other)
+    with_kimisvc = []
+    for turn in range(6):
+        begun = time.perf_counter()
+        stage.apply(both[(turn + 1) % 2])
+        with_kimisvc.append(time.perf_counter() - begun - request_seconds(stage))
+    restart = timed_inside(box, f"bash -c '{plain}'", runs=5)
+    more = statistics.median(with_kimisvc) - restart
+    tell("apply beyond systemctl restart and a curl loop", more, 1.0)
+
+
+def beyond_requests(stage: Stage, box: Box) -> float:
+    """Return the time from the gate's first sight of readiness to its verdict, less its requests."""
+    text = box.run(
+        "python3", "-c",
+        "import sqlite3, json, sys; db = sqlite3.connect(sys.argv[1]);"
+        "print(json.dumps(db.execute('SELECT v.at - s.ready_at FROM verdicts v"
+        " JOIN starts s USING (invocation) ORDER BY v.at').fetchone()[0]))",
+        f"/var/lib/kimisvc/{stage.instance}/history.sqlite",
+    ).stdout  # fmt: skip
+    return float(json.loads(text)) - request_seconds(stage)
+
+
+def request_seconds(stage: Stage) -> float:
+    """Return what the gate's requests themselves take with the stand-in at 200 tok/s (s)."""
+    samples = 3 + 1  # runs, and one request to warm up
+    golden = 0.02 + 8 / 200
+    answer = stage.history()["verdicts"][0]
+    one = answer["ttft_s"] + 31 / answer["decode_tok_s"]
+    return float(samples * one + golden)
+
+
+def main() -> None:
+    """Print every figure that can be measured here, and say which cannot and why."""
+    commands_here()
+    reason = why_not("system")
+    if reason:
+        sys.stdout.write(f"left out: status, apply, gate: {reason}\n")
+        return
+    box = Box(f"bench-{os.getpid()}")
+    box.start()
+    try:
+        set_the_stage(box)
+        commands_inside(Stage(box, "bench"), box)
+    finally:
+        box.stop()
+
+
+if __name__ == "__main__":
+    main()
