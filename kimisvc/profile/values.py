@@ -148,10 +148,9 @@ def _names(setting: Setting, raw: object) -> tuple[str, ...]:
 def _duration(setting: Setting, raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         raise _refused(setting, raw, f"Write {setting.key} = {setting.example}")
-    if isinstance(raw, str):
-        seconds = parse_duration(raw)
-    else:  # a plain number is seconds, as in a unit; to whole microseconds, as there
-        seconds = round(_in_range(setting, raw, raw), 6)
+    # A plain number is seconds, as in a unit; to whole microseconds, as there.
+    plain = isinstance(raw, int | float)
+    seconds = round(_in_range(setting, raw, raw), 6) if plain else parse_duration(raw)
     return _in_range(setting, raw, seconds)
 
 

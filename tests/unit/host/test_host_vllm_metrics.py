@@ -87,6 +87,18 @@ def test_every_spelling_of_a_sample_is_read(line: str) -> None:
     assert found.running == 3
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "x", ""])
+def test_a_value_that_is_no_number_is_missing(value: str) -> None:
+    kept = [
+        other
+        for other in page("metrics-0.32.0-idle.txt").splitlines()
+        if not other.startswith("vllm:num_requests_running")
+    ]
+    text = "\n".join([*kept, f"vllm:num_requests_running {value}"])
+    assert engine_counters(text) is None
+    assert missing_counters(text) == ("vllm:num_requests_running",)
+
+
 @given(st.text(), st.sampled_from(["", "{", "{a", "}", " ", " NaN", "{} +Inf", " x"]))
 def test_no_page_breaks_the_reader(text: str, tail: str) -> None:
     assert engine_counters(f"{text}\nvllm:num_requests_running{tail}\n") is None
