@@ -149,8 +149,9 @@ def _duration(setting: Setting, raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         raise _refused(setting, raw, f"Write {setting.key} = {setting.example}")
     # A plain number is seconds, as in a unit; to whole microseconds, as there.
-    plain = isinstance(raw, int | float)
-    seconds = round(_in_range(setting, raw, raw), 6) if plain else parse_duration(raw)
+    seconds = (
+        parse_duration(raw) if isinstance(raw, str) else round(_in_range(setting, raw, raw), 6)
+    )
     return _in_range(setting, raw, seconds)
 
 
