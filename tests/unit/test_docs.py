@@ -35,7 +35,8 @@ def test_the_readme_names_every_command_and_no_other() -> None:
 
 def test_the_readme_names_every_option_of_apply_and_status() -> None:
     for name in ("apply", "status", "rollback", "render"):
-        command = kimisvc.get_command(click.Context(kimisvc), name)  # type: ignore[attr-defined]  # a group
+        command = kimisvc.get_command(click.Context(kimisvc), name)
+        assert command is not None
         options = {
             option
             for parameter in command.params
