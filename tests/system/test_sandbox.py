@@ -123,8 +123,9 @@ def test_killing_the_caller_kills_the_command(sandbox: Box) -> None:
     )  # fmt: skip
     with caller:
         assert caller.stdout is not None
-        assert caller.stdout.readline() == "up\n"
+        said = caller.stdout.readline()
         caller.kill()
+        assert said == "up\n"
         # The pipe's other end closes when the command is gone, too.
         assert caller.stdout.read() == ""
     assert "sleep 7654" not in sandbox.run("ps", "-e", "-o", "args").stdout
@@ -163,9 +164,11 @@ def test_a_name_is_taken_once(sandbox: Box) -> None:
 
 def test_an_owner_that_is_killed_takes_the_sandbox_along(another: Box) -> None:
     with subprocess.Popen(["sleep", "7655"]) as owner:
-        another.start(owner=owner.pid)
-        keeper = keeper_of(another)
-        owner.kill()
+        try:
+            another.start(owner=owner.pid)
+            keeper = keeper_of(another)
+        finally:
+            owner.kill()
     assert select.select([keeper], [], [], 20)[0] == [keeper]
     os.close(keeper)
     purged = subprocess.run([SANDBOX, "purge"], capture_output=True, text=True, check=True)
