@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import os
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
@@ -69,10 +70,13 @@ def run(argv: Sequence[str], timeout: float, text: str = "") -> Finished:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
             start_new_session=True, env={**os.environ, "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
-    except FileNotFoundError as error:
-        words = "its interpreter is missing" if Path(argv[0]).exists() else "not found"
-        raise HostError("not-found", f"{argv[0]}: {words}") from error
     except OSError as error:
+        # A folder of PATH that we may not enter makes "not found" a "permission denied".
+        there = Path(argv[0]).exists() if "/" in argv[0] else shutil.which(argv[0])
+        if not there:
+            raise HostError("not-found", f"{argv[0]}: not found") from error
+        if isinstance(error, FileNotFoundError):
+            raise HostError("not-found", f"{argv[0]}: its interpreter is missing") from error
         raise HostError("cannot-run", f"{argv[0]}: {error.strerror}") from error
     with process:
         try:

@@ -22,7 +22,8 @@ def root(
     """A folder that anybody may enter, in which `home` is hidden."""
     base = tmp_path_factory.getbasetemp()
     for folder in (base.parent, base, tmp_path):
-        folder.chmod(0o755)
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
     (tmp_path / "home").mkdir()
     monkeypatch.setattr(reach, "HIDDEN", {str(tmp_path / "home"): "ProtectHome= hides it"})
     return tmp_path
