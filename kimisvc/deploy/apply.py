@@ -17,6 +17,7 @@ from kimisvc.deploy.box import (
     install,
     keep_copies,
     plan_for,
+    restarts,
     set_going,
 )
 from kimisvc.deploy.follow import Reporter, follow
@@ -83,12 +84,13 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
+        since = box.history.sequence()
         plan = plan_for(box, wish.resolved, wish.units)
         _refuse(wish, plan, checks, reporter)
         previous = box.generations.current()
         if plan.action is Action.NOTHING and previous is not None:
             return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
-        return _carry_out(box, wish, checks, plan, reporter)
+        return _carry_out(box, wish, checks, plan, since, reporter)
 
 
 def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
@@ -113,9 +115,10 @@ def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
         raise PreflightRefusedError(reasons)
 
 
-def _carry_out(box: Box, wish: Wish, checks: Checks, plan: Plan, reporter: Reporter) -> Applied:
+def _carry_out(
+    box: Box, wish: Wish, checks: Checks, plan: Plan, since: int, reporter: Reporter
+) -> Applied:
     previous = box.generations.current()
-    history = box.history
     before = _last_accepted(box)
     checks.prepare()
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
@@ -125,40 +128,30 @@ def _carry_out(box: Box, wish: Wish, checks: Checks, plan: Plan, reporter: Repor
         else:
             generation = box.generations.add(_draft(wish, checks), box.now())
             reporter.step(f"generation {generation.label} written")
-        since = box.now()
-        keeps_acceptance = plan.action is Action.RECORD
+        row = ApplyRow(
+            box.now(), None, generation.number, previous.number if previous else None,
+            wish.profile.name, wish.actor, restarts(plan, box.layout.units), None, None,
+        )  # fmt: skip
+        begun = box.history.begin_apply(row)
         if generation is not previous or plan.written:
             install(box, generation, wish.units)
-        if keeps_acceptance:
+        if plan.action is Action.RECORD:
             box.generations.accept(generation)
-        row = ApplyRow(
-            since, None, generation.number, previous.number if previous else None,
-            wish.profile.name, wish.actor, (), None, None,
-        )  # fmt: skip
-        apply_id = history.begin_apply(row)
         restarted = set_going(box, plan)
     reporter.step(plan.why)
     ending = _end(box, wish, plan, generation, since, reporter)
-    history.end_apply(apply_id, box.now(), ending.outcome.value, ending.outcome.exit_status)
+    box.history.end_apply(begun, box.now(), ending.outcome.value, ending.outcome.exit_status)
     return Applied(ending, generation.number, row.previous, restarted, before, copies)
 
 
 def _end(
-    box: Box, wish: Wish, plan: Plan, generation: Generation, since: float, reporter: Reporter
+    box: Box, wish: Wish, plan: Plan, generation: Generation, since: int, reporter: Reporter
 ) -> Ending:
     if plan.action is Action.RECORD:
         return Ending(Outcome.RECORDED, plan.why)
     if wish.following is Following.LEAVE:
         return Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
-    if plan.action is Action.FOLLOW:
-        since = _gate_began(box, since)
     return follow(box, generation.number, since, reporter)
-
-
-def _gate_began(box: Box, now: float) -> float:
-    """A gate already at work began before now; its verdict must not be missed."""
-    began = box.systemd.state(box.layout.units.gate).started_at
-    return began or now
 
 
 def _draft(wish: Wish, checks: Checks) -> Draft:

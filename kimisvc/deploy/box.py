@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
-    from kimisvc.records import UnitFile
+    from kimisvc.records import UnitFile, UnitNames
 
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""
@@ -113,18 +113,24 @@ def install(box: Box, generation: Generation, units: Sequence[UnitFile]) -> None
     box.systemd.enable((names.service, names.target))
 
 
+def restarts(plan: Plan, names: UnitNames) -> tuple[str, ...]:
+    """Given a plan, return the units that it starts anew."""
+    return {
+        Action.RESTART: (names.service, names.gate),
+        Action.GATE: (names.gate,),
+    }.get(plan.action, ())
+
+
 def set_going(box: Box, plan: Plan) -> tuple[str, ...]:
     """Given a plan whose units are installed, restart what it says; return what was restarted.
 
     `reset_failed` comes first: a start by hand counts against the start limit too.
     """
     names = box.layout.units
+    restarted = restarts(plan, names)
     for name in (names.service, names.gate, names.rollback):
         box.systemd.reset_failed(name)
-    if plan.action is Action.RESTART:
-        box.systemd.restart(names.service)
-        return (names.service, names.gate)
-    if plan.action is Action.GATE:
-        box.systemd.restart(names.gate)
-        return (names.gate,)
-    return ()
+    if restarted:
+        # The first brings the gate with it, where both are named.
+        box.systemd.restart(restarted[0])
+    return restarted

@@ -41,8 +41,8 @@ class _Told:
     rollbacks: int = 0
 
 
-def follow(box: Box, generation: int, since: float, reporter: Reporter) -> Ending:
-    """Given what was begun and when, wait until it has ended and return how.
+def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
+    """Given what was begun and the sequence before it, wait until it has ended; return how.
 
     Bounded by the deadlines of the units themselves: each of them ends in a
     verdict, a rollback or a stop.
@@ -51,7 +51,7 @@ def follow(box: Box, generation: int, since: float, reporter: Reporter) -> Endin
     resting_since: float | None = None
     while True:
         seen = look(box, generation, since)
-        _tell(box, seen, since, told, reporter)
+        _tell(box, seen, told, reporter)
         ending = judge(seen)
         if ending is not None:
             return ending
@@ -76,14 +76,14 @@ def resume(box: Box, reporter: Reporter) -> Applied | None:
         return None
     newest = next(iter(box.history.applies(1)), None)
     if newest is not None and newest.ended_at is None:
-        generation, since = newest.generation, newest.at
+        generation, since = newest.generation, newest.sequence
     else:
-        generation, since = current.number, gate.started_at or box.now()
+        generation, since = current.number, box.history.sequence()
     return Applied(follow(box, generation, since, reporter), generation)
 
 
-def look(box: Box, generation: int, since: float) -> Evidence:
-    """Given what was begun and when, return all that is known about it now.
+def look(box: Box, generation: int, since: int) -> Evidence:
+    """Given what was begun and the sequence before it, return all that is known about it now.
 
     Units first, history after: what a unit did before it came to rest is
     then never missed.
@@ -110,14 +110,14 @@ def read_progress(layout: Layout) -> Progress | None:
         return None
 
 
-def _tell(box: Box, seen: Evidence, since: float, told: _Told, reporter: Reporter) -> None:
+def _tell(box: Box, seen: Evidence, told: _Told, reporter: Reporter) -> None:
     if len(seen.rollbacks) > told.rollbacks:
         told.rollbacks = len(seen.rollbacks)
         newest = seen.rollbacks[0]
         if newest.to_generation is not None:
             reporter.step(f"rolling back to generation {newest.to_generation}: {newest.reason}")
-    progress = read_progress(box.layout)
-    if progress is not None and progress != told.progress and progress.updated_at >= since:
+    progress = read_progress(box.layout) if seen.gate.active_state == "activating" else None
+    if progress is not None and progress != told.progress:
         told.progress = progress
         reporter.progress(progress)
 
@@ -125,7 +125,7 @@ def _tell(box: Box, seen: Evidence, since: float, told: _Told, reporter: Reporte
 def _rest_reason(seen: Evidence) -> str:
     service = seen.service
     if service.active_state == "active":
-        return "the gate ended without a verdict; was it stopped by hand?"
+        return f"the gate ended without a verdict; see journalctl -u {seen.gate.name}"
     if service.result not in ("", "success"):
         return f"the service ended ({service.result}) and nothing came after it"
     return f"the service is {service.active_state}; was it stopped by hand?"

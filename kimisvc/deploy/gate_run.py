@@ -123,7 +123,7 @@ def _prove_start(
     )  # fmt: skip
     limit = profile.service.load_timeout
     deadline = max(service.started_monotonic + limit, box.clock() + min(LEAST_WAIT, limit))
-    fresh = box.now() - service.started_at < LEAST_WAIT
+    fresh = box.clock() - service.started_monotonic < LEAST_WAIT
     waited = wait_ready(eyes, service.invocation_id, deadline)
     if waited.ended is Ended.DEADLINE:
         late = f"not ready {limit:.0f} s after its start: {waited.reason}"
@@ -133,7 +133,7 @@ def _prove_start(
     ready_at = box.now()
     record = replace(
         record, ready_at=ready_at, vllm_version=api.version() or "",
-        load_s=ready_at - service.started_at if fresh else None,
+        load_s=box.clock() - service.started_monotonic if fresh else None,
     )  # fmt: skip
     _hand_over(box, record)
     foreign = _foreign_units(box)

@@ -1,7 +1,8 @@
 """The history of one instance, in SQLite: starts, verdicts, samples, applies, rollbacks.
 
 Only root writes (apply, settle, rollback); anyone may read. The write-ahead
-log keeps what was committed through kill -9 and a full disk. A reader who may
+log keeps what was committed through kill -9 and a full disk. What came after
+what is told by `sequence`, one count over all tables: clocks jump. A reader who may
 not write the folder cannot open a write-ahead log that no writer holds open;
 then no writer is at work, and the file is read as it lies.
 """
@@ -31,7 +32,8 @@ CREATE TABLE starts (
     model TEXT NOT NULL, started_at REAL NOT NULL, ready_at REAL, load_s REAL, vllm_version TEXT
 ) STRICT;
 CREATE TABLE verdicts (
-    record TEXT PRIMARY KEY, invocation TEXT NOT NULL REFERENCES starts,
+    record TEXT PRIMARY KEY, sequence INTEGER NOT NULL UNIQUE,
+    invocation TEXT NOT NULL REFERENCES starts,
     generation INTEGER NOT NULL, profile TEXT NOT NULL, at REAL NOT NULL,
     verdict TEXT NOT NULL, reason TEXT NOT NULL, decode_tok_s REAL, decode_low REAL,
     decode_high REAL, ttft_s REAL, engine_decode_tok_s REAL, floor REAL, goal REAL,
@@ -43,17 +45,21 @@ CREATE TABLE samples (
     chunks INTEGER NOT NULL, engine_decode_tok_s REAL, PRIMARY KEY (record, run)
 ) STRICT;
 CREATE TABLE applies (
-    id INTEGER PRIMARY KEY, at REAL NOT NULL, ended_at REAL, generation INTEGER NOT NULL,
+    sequence INTEGER PRIMARY KEY, at REAL NOT NULL, ended_at REAL, generation INTEGER NOT NULL,
     previous INTEGER, profile TEXT NOT NULL, actor TEXT NOT NULL, restarted TEXT NOT NULL,
     outcome TEXT, exit INTEGER
 ) STRICT;
 CREATE TABLE rollbacks (
-    id INTEGER PRIMARY KEY, at REAL NOT NULL, from_generation INTEGER NOT NULL,
+    sequence INTEGER PRIMARY KEY, at REAL NOT NULL, from_generation INTEGER NOT NULL,
     to_generation INTEGER, reason TEXT NOT NULL
 ) STRICT;
-CREATE INDEX verdicts_at ON verdicts (at);
 CREATE INDEX starts_at ON starts (started_at);
 """
+_NEXT = (
+    "(SELECT 1 + max(coalesce((SELECT max(sequence) FROM verdicts), 0),"
+    " coalesce((SELECT max(sequence) FROM applies), 0),"
+    " coalesce((SELECT max(sequence) FROM rollbacks), 0)))"
+)
 BUSY_SECONDS = 10.0
 
 
@@ -76,6 +82,7 @@ class VerdictRow:
     """One decision of the gate."""
 
     record: str
+    sequence: int
     invocation: str
     generation: int
     profile: str
@@ -102,6 +109,7 @@ class ApplyRow:
     restarted: tuple[str, ...]
     outcome: str | None
     exit: int | None
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,7 @@ class RollbackRow:
     from_generation: int
     to_generation: int | None
     reason: str
+    sequence: int = 0
 
 
 class History:
@@ -141,7 +150,7 @@ class History:
                 return
             speed = proof.decode_tok_s
             added = db.execute(
-                "INSERT OR IGNORE INTO verdicts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                f"INSERT OR IGNORE INTO verdicts VALUES (?,{_NEXT},?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - a constant
                 (
                     record.record, record.invocation, record.generation, record.profile,
                     record.ended_at, proof.verdict.kind.value, proof.verdict.reason,
@@ -162,48 +171,47 @@ class History:
                 )  # fmt: skip
 
     def begin_apply(self, row: ApplyRow) -> int:
-        """Given an apply that begins, keep it and return its id for `end_apply`."""
+        """Given an apply that begins, keep it and return its sequence."""
         with self._writing() as db:
             cursor = db.execute(
-                "INSERT INTO applies (at, generation, previous, profile, actor, restarted)"
-                " VALUES (?,?,?,?,?,?)",
+                f"INSERT INTO applies VALUES ({_NEXT},?,NULL,?,?,?,?,?,NULL,NULL)",  # noqa: S608 - a constant
                 (
-                    row.at,
-                    row.generation,
-                    row.previous,
-                    row.profile,
-                    row.actor,
+                    row.at, row.generation, row.previous, row.profile, row.actor,
                     " ".join(row.restarted),
                 ),
-            )
+            )  # fmt: skip
             return int(cursor.lastrowid or 0)
 
-    def end_apply(self, apply: int, at: float, outcome: str, status: int) -> None:
-        """Given an apply's id and how it ended, keep that."""
+    def end_apply(self, sequence: int, at: float, outcome: str, status: int) -> None:
+        """Given an apply's sequence and how it ended, keep that."""
         with self._writing() as db:
             db.execute(
-                "UPDATE applies SET ended_at = ?, outcome = ?, exit = ? WHERE id = ?",
-                (at, outcome, status, apply),
+                "UPDATE applies SET ended_at = ?, outcome = ?, exit = ? WHERE sequence = ?",
+                (at, outcome, status, sequence),
             )
 
     def add_rollback(self, row: RollbackRow) -> None:
-        """Given a rollback, keep it."""
+        """Given a rollback, keep it; its sequence is given here."""
         with self._writing() as db:
             db.execute(
-                "INSERT INTO rollbacks (at, from_generation, to_generation, reason)"
-                " VALUES (?,?,?,?)",
+                f"INSERT INTO rollbacks VALUES ({_NEXT},?,?,?,?)",  # noqa: S608 - a constant
                 (row.at, row.from_generation, row.to_generation, row.reason),
             )
 
     # ------------------------------------------------------------- reading
 
-    def verdicts(self, since: float = 0.0, limit: int = 1000) -> tuple[VerdictRow, ...]:
-        """Given a moment, return the verdicts from then on, newest first."""
+    def sequence(self) -> int:
+        """Return the sequence of the newest event, 0 before the first; what comes is greater."""
+        rows = self._select(f"SELECT {_NEXT} - 1", ())
+        return int(rows[0][0]) if rows else 0
+
+    def verdicts(self, after: int = 0, limit: int = 1000) -> tuple[VerdictRow, ...]:
+        """Given a sequence, return the verdicts that came after it, newest first."""
         rows = self._select(
-            "SELECT record, invocation, generation, profile, at, verdict, reason, decode_tok_s,"
+            "SELECT record, sequence, invocation, generation, profile, at, verdict, reason, decode_tok_s,"
             " decode_low, decode_high, ttft_s, engine_decode_tok_s, floor, goal, notes"
-            " FROM verdicts WHERE at >= ? ORDER BY at DESC, rowid DESC LIMIT ?",
-            (since, limit),
+            " FROM verdicts WHERE sequence > ? ORDER BY sequence DESC LIMIT ?",
+            (after, limit),
         )
         return tuple(_verdict_row(row) for row in rows)
 
@@ -219,18 +227,18 @@ class History:
     def applies(self, limit: int = 1000) -> tuple[ApplyRow, ...]:
         """Return the newest applies, newest first."""
         rows = self._select(
-            "SELECT at, ended_at, generation, previous, profile, actor, restarted, outcome, exit"
-            " FROM applies ORDER BY at DESC, id DESC LIMIT ?",
+            "SELECT at, ended_at, generation, previous, profile, actor, restarted, outcome, exit,"
+            " sequence FROM applies ORDER BY sequence DESC LIMIT ?",
             (limit,),
         )
         return tuple(_apply_row(*row) for row in rows)
 
-    def rollbacks(self, since: float = 0.0, limit: int = 1000) -> tuple[RollbackRow, ...]:
-        """Given a moment, return the rollbacks from then on, newest first."""
+    def rollbacks(self, after: int = 0, limit: int = 1000) -> tuple[RollbackRow, ...]:
+        """Given a sequence, return the rollbacks that came after it, newest first."""
         rows = self._select(
-            "SELECT at, from_generation, to_generation, reason FROM rollbacks"
-            " WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?",
-            (since, limit),
+            "SELECT at, from_generation, to_generation, reason, sequence FROM rollbacks"
+            " WHERE sequence > ? ORDER BY sequence DESC LIMIT ?",
+            (after, limit),
         )
         return tuple(RollbackRow(*row) for row in rows)
 
@@ -306,18 +314,20 @@ class History:
 
 
 def _apply_row(*row: Any) -> ApplyRow:
-    at, ended_at, generation, previous, profile, actor, restarted, outcome, status = row
+    at, ended_at, generation, previous, profile, actor, restarted, outcome, status, place = row
     return ApplyRow(
         at, ended_at, generation, previous, profile, actor,
-        tuple(restarted.split()), outcome, status,
+        tuple(restarted.split()), outcome, status, place,
     )  # fmt: skip
 
 
 def _verdict_row(row: tuple[Any, ...]) -> VerdictRow:
-    record, invocation, generation, profile, at, kind, reason, mean, low, high, *rest = row
+    record, sequence, invocation, generation, profile, at, kind, reason, mean, low, high, *rest = (
+        row
+    )
     ttft, engine, floor, goal, notes = rest
     return VerdictRow(
-        record, invocation, generation, profile, at,
+        record, sequence, invocation, generation, profile, at,
         Verdict(VerdictKind(kind), reason),
         None if mean is None else Interval(low, mean, high),
         ttft, engine, floor, goal, tuple(json.loads(notes)),

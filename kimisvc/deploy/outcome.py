@@ -113,7 +113,7 @@ def _after_rollback(
         (
             v
             for v in seen.verdicts
-            if v.generation == rollback.to_generation and v.at >= rollback.at
+            if v.generation == rollback.to_generation and v.sequence > rollback.sequence
         ),
         None,
     )
@@ -126,7 +126,7 @@ def _after_rollback(
         why = f"{failed}; {back} restored, but not proven: {restored.verdict.reason}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     again = next((r for r in seen.rollbacks if r.from_generation == rollback.to_generation), None)
-    if again is not None and again.at >= rollback.at:
+    if again is not None and again.sequence > rollback.sequence:
         why = f"{failed}; {back} was restored and failed too: {again.reason}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     return None

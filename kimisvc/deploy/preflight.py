@@ -48,23 +48,24 @@ def preflight(profile: Profile, place: Installation) -> tuple[Problem, ...]:
 
 def _executable(profile: Profile, place: Installation) -> list[Problem]:
     del place
-    return _reachable(Path(profile.vllm.executable), "vllm.executable", "install vLLM there")
+    why = reach.why_unrunnable(Path(profile.vllm.executable), _viewer(profile))
+    return [Problem(f"{why}; install vLLM there", key="vllm.executable")] if why else []
 
 
 def _kimisvc(profile: Profile, place: Installation) -> list[Problem]:
+    """The gate runs this kimisvc as a user of its own, behind ProtectHome=."""
     del profile
-    return _reachable(
-        place.kimisvc, "", "install kimisvc under /opt or /usr, where units can run it"
-    )
+    why = reach.why_unrunnable(place.kimisvc)
+    hint = "install kimisvc under /opt or /usr, where its units can run it"
+    return [Problem(f"{why}; {hint}")] if why else []
 
 
-def _reachable(path: Path, key: str, hint: str) -> list[Problem]:
-    why = reach.why_unreachable(path)
-    if why:
-        return [Problem(f"{why}; {hint}", key=key)]
-    if not os.access(path, os.X_OK) or path.is_dir():
-        return [Problem(f"{path} is not a program that can be run; {hint}", key=key)]
-    return []
+def _viewer(profile: Profile) -> reach.Viewer:
+    """Who vLLM runs as: the user of the profile, or one that systemd makes up."""
+    ids = processes.user_ids(profile.service.user) if profile.service.user else None
+    if ids is None:
+        return reach.ANYBODY
+    return reach.Viewer(ids[0], processes.group_ids(profile.service.user))
 
 
 def _model(profile: Profile, place: Installation) -> list[Problem]:
@@ -73,7 +74,7 @@ def _model(profile: Profile, place: Installation) -> list[Problem]:
     model = Path(profile.vllm.model)
     if not model.is_absolute():
         return []
-    why = reach.why_unreachable(model)
+    why = reach.why_unreachable(model, _viewer(profile))
     if why:
         return [Problem(f"{why}; the service could not read the model", key="vllm.model")]
     if model.is_dir() and not (model / "config.json").is_file():
@@ -86,11 +87,12 @@ def _model(profile: Profile, place: Installation) -> list[Problem]:
 def _port(profile: Profile, place: Installation) -> list[Problem]:
     """Who is there now: our own service may be, it will be stopped; anybody else will not."""
     del place
-    owner = processes.port_owner(profile.vllm.port)
     ours = UnitNames.of(profile.service.instance).service
-    if owner is None or owner.unit == ours:
-        return []
-    return [Problem(f"port {profile.vllm.port} is taken by {owner}", key="vllm.port")]
+    return [
+        Problem(f"port {profile.vllm.port} is taken by {owner}", key="vllm.port")
+        for owner in processes.port_owners(profile.vllm.port, profile.vllm.host)
+        if owner.unit != ours
+    ]
 
 
 def _user(profile: Profile, place: Installation) -> list[Problem]:

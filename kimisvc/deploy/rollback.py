@@ -58,7 +58,7 @@ def to_generation(
         with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
             current = box.generations.current()
             target = box.generations.get(number) if number is not None else _earlier(box, current)
-            since = box.now()
+            since = box.history.sequence()
             reporter.step(f"restoring generation {target.label}")
             restarted = _restore(box, target)
         if not restarted:

@@ -91,10 +91,16 @@ def test_expected_load_is_the_median_of_the_last_five(history: History) -> None:
     assert history.expected_load("/srv/other") == 0.0
 
 
-def test_verdicts_since_a_moment_newest_first(history: History) -> None:
-    for number, at in enumerate((10.0, 30.0, 20.0)):
-        history.add_record(replace(RECORD, record=f"r{number}", ended_at=at))
-    assert [v.at for v in history.verdicts(since=15.0)] == [30.0, 20.0]
+def test_what_came_after_is_told_by_sequence_whatever_the_clock_says(history: History) -> None:
+    assert history.sequence() == 0
+    history.add_record(replace(RECORD, record="r0", ended_at=100.0))
+    mark = history.sequence()
+    history.add_rollback(RollbackRow(90.0, 2, 1, "x"))
+    history.add_record(replace(RECORD, record="r1", ended_at=5.0))
+    assert [v.record for v in history.verdicts(after=mark)] == ["r1"]
+    assert [v.record for v in history.verdicts()] == ["r1", "r0"]
+    (rollback,) = history.rollbacks(after=mark)
+    assert mark < rollback.sequence < history.verdicts(after=mark)[0].sequence
 
 
 def test_applies_and_rollbacks(history: History) -> None:
@@ -108,7 +114,7 @@ def test_applies_and_rollbacks(history: History) -> None:
     assert (row.ended_at, row.outcome, row.exit, row.restarted) == (
         9.0, "rolled-back", 4, ("a.service", "b.service"),
     )  # fmt: skip
-    assert history.rollbacks() == (RollbackRow(7.0, 2, 1, "too slow"),)
+    assert history.rollbacks() == (RollbackRow(7.0, 2, 1, "too slow", 2),)
 
 
 def test_no_history_yet_is_an_empty_one(history: History) -> None:

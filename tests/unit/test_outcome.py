@@ -18,7 +18,19 @@ FAILED = replace(INACTIVE, active_state="failed", sub_state="failed")
 
 def verdict(generation: int, kind: VerdictKind, at: float, reason: str = "why") -> VerdictRow:
     return VerdictRow(
-        f"r{at}", "i", generation, "p", at, Verdict(kind, reason), None, None, None, None, None, ()
+        f"r{at}",
+        int(at),
+        "i",
+        generation,
+        "p",
+        at,
+        Verdict(kind, reason),
+        None,
+        None,
+        None,
+        None,
+        None,
+        (),
     )
 
 
@@ -34,8 +46,8 @@ PASS, DEGRADED, FAIL, INCONCLUSIVE = (
     VerdictKind.FAIL,
     VerdictKind.INCONCLUSIVE,
 )
-TO_1 = RollbackRow(20.0, 2, 1, "too slow")
-TO_NOTHING = RollbackRow(20.0, 2, None, "none was ever accepted")
+TO_1 = RollbackRow(20.0, 2, 1, "too slow", 20)
+TO_NOTHING = RollbackRow(20.0, 2, None, "none was ever accepted", 20)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +72,7 @@ TO_NOTHING = RollbackRow(20.0, 2, None, "none was ever accepted")
         (
             evidence(
                 (verdict(1, FAIL, 30.0), verdict(2, FAIL, 10.0)),
-                (RollbackRow(31.0, 1, None, "is itself the last accepted one"), TO_1),
+                (RollbackRow(31.0, 1, None, "is itself the last accepted one", 31), TO_1),
             ),
             Outcome.NOT_RESTORED,
         ),
@@ -84,6 +96,13 @@ def test_reasons_are_told_in_the_order_they_came() -> None:
     ending = judge(seen)
     assert ending is not None
     assert ending.reason == "wrong answer; generation 1 restored and proven"
+
+
+def test_a_clock_that_jumps_back_hides_no_verdict() -> None:
+    early = replace(verdict(1, PASS, 30.0), at=-5.0)
+    ending = judge(evidence((early, verdict(2, FAIL, 10.0)), (TO_1,)))
+    assert ending is not None
+    assert ending.outcome is Outcome.ROLLED_BACK
 
 
 @pytest.mark.parametrize(
