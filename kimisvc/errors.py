@@ -29,6 +29,7 @@ class ExitStatus(IntEnum):
     INCONCLUSIVE = 6
     PREFLIGHT_REFUSED = 7
     LOCKED = 75
+    INTERRUPTED = 130
 
 
 class KimisvcError(Exception):
@@ -75,6 +76,20 @@ class NoSystemdError(HostError):
     """systemd does not run here: this host cannot run any profile."""
 
     exit_status = ExitStatus.PREFLIGHT_REFUSED
+
+
+class LeftAtWorkError(KimisvcError):
+    """The operator stopped waiting (Ctrl-C); what was begun goes on without one."""
+
+    exit_status = ExitStatus.INTERRUPTED
+
+    def __init__(self, instance: str) -> None:
+        """Given the instance, say how to follow it again."""
+        super().__init__(
+            "left-at-work",
+            "left; the gate goes on and decides without you",
+            hint=f"follow again with: kimisvc status --follow --instance {instance}",
+        )
 
 
 class LockedError(KimisvcError):

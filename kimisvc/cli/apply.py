@@ -49,7 +49,6 @@ def _command(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form
     wanted = usable(found)
     wish = Wish(
         profile=wanted,
-        path=doors.find_profile(profile),
         written=found.text,
         resolved=to_toml(wanted),
         units=doors.units_of(wanted),
@@ -89,16 +88,8 @@ def _apply(box: Box, wish: Wish, form: Form) -> int:
     from kimisvc.cli.reporter import reporter
     from kimisvc.deploy.apply import apply as carry_out
 
-    try:
-        with reporter() as shown:
-            done = carry_out(box, wish, _checks(box), shown)
-    except KeyboardInterrupt:
-        click.echo(
-            "\nkimisvc: left; the gate goes on and decides without you."
-            f" Follow again with: kimisvc status --follow --instance {box.layout.instance}",
-            err=True,
-        )
-        raise
+    with reporter() as shown:
+        done = carry_out(box, wish, _checks(box), shown)
     emit_json(applied_json(done)) if form is Form.JSON else click.echo(applied_text(done))
     return int(done.ending.outcome.exit_status)
 

@@ -33,12 +33,9 @@ def instance_or_default(name: str | None) -> str:
     """Given what the operator said, return the instance: theirs, the only one, or "kimi"."""
     if name is not None:
         return name
-    state = installation().state
-    there = (
-        sorted(p.name for p in state.iterdir() if (p / "generations").is_dir())
-        if (state.is_dir())
-        else []
-    )
+    from kimisvc.host import files
+
+    there = [p.name for p in files.entries(installation().state) if files.exists(p / "current")]
     if len(there) > 1 and DEFAULT_INSTANCE not in there:
         raise KimisvcError(
             "which-instance",

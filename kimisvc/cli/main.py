@@ -7,6 +7,7 @@ quick on a busy box.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -35,8 +36,9 @@ COMMANDS = {
 }
 """Each command, the module that holds it, and the line of help the overview shows."""
 FOR_UNITS = ("gate", "settle")
-INTERRUPTED = 130
-"""128 + SIGINT, what a shell reports of a command ended by Ctrl-C."""
+DEBUG = "KIMISVC_DEBUG"
+UMASK = 0o022
+"""Units read what commands write, as other users; sudo hands on whatever umask its caller had."""
 
 
 class Commands(click.Group):
@@ -100,8 +102,11 @@ def run(arguments: list[str] | None = None) -> None:
     sys.exit(main(arguments))
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(  # noqa: PLR0911 - one way out for each kind of error
+    arguments: list[str] | None = None,
+) -> int:
     """Given command line arguments, run the command and return its exit status."""
+    os.umask(UMASK)
     try:
         result: Any = kimisvc.main(arguments, prog_name="kimisvc", standalone_mode=False)
     except click.ClickException as error:
@@ -119,6 +124,8 @@ def main(arguments: list[str] | None = None) -> int:
         # interpreter from complaining once more when it flushes at exit.
         sys.stdout = None
         return int(ExitStatus.FAILED)
+    except Exception as error:  # noqa: BLE001 - the last resort: an operator never sees a traceback
+        return _broke(error)
     return result if isinstance(result, int) else int(ExitStatus.DONE)
 
 
@@ -137,5 +144,16 @@ def _show(error: KimisvcError) -> None:
 
 
 def _interrupted() -> int:
-    click.echo("\ninterrupted", err=True)
-    return INTERRUPTED
+    click.echo("\nkimisvc: interrupted", err=True)
+    return int(ExitStatus.INTERRUPTED)
+
+
+def _broke(error: Exception) -> int:
+    """A fault of ours, or of the system in a place where we did not expect one."""
+    if DEBUG in os.environ:
+        import traceback
+
+        click.echo(traceback.format_exc(), err=True)
+    click.echo(f"kimisvc: unexpected {type(error).__name__}: {error}", err=True)
+    click.echo(f"  hint: set {DEBUG}=1 to see where, and please report it", err=True)
+    return int(ExitStatus.FAILED)

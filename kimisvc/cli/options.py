@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
+from typing import Any
 
 import click
 
@@ -14,14 +16,28 @@ class Form(Enum):
     JSON = "json"
 
 
-Decorator = "Callable[[Callable[..., Any]], Callable[..., Any]]"
-
 as_json = click.option(
     "--json", "form", flag_value=Form.JSON, type=Form, default=Form.TEXT,
     help="Answer with JSON on stdout, for programs.",
 )  # fmt: skip
+
+
+class Instance(click.ParamType[str]):
+    """The name of an instance, as a profile may give it: it becomes part of paths and unit names."""
+
+    name = "instance"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Given what was typed, return it if it can be a name; usage error if not."""
+        if not INSTANCE.fullmatch(str(value)):
+            self.fail(f"{value!r} is no instance name: {INSTANCE_RULE}", param, ctx)
+        return str(value)
+
+
+INSTANCE = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+INSTANCE_RULE = "lower-case letters, digits, dash and underscore, at most 32"
 instance = click.option(
-    "--instance", metavar="NAME", default=None,
+    "--instance", metavar="NAME", default=None, type=Instance(),
     help="Which instance; needed only where the box has several.",
 )  # fmt: skip
 profile_argument = click.argument("profile", metavar="PROFILE")

@@ -73,9 +73,9 @@ class Live:
         from rich.progress import Progress as Bars
 
         self._bars = Bars(
-            TextColumn("[bold]{task.fields[phase]}"),
+            TextColumn("{task.fields[phase]}", style="bold", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),  # a prompt may hold brackets
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=False,

@@ -47,6 +47,6 @@ def rollback(
 
         following = Following.LEAVE if no_follow else Following.FOLLOW
         with reporter() as shown:
-            done = to_generation(box, number, following, shown)
+            done = to_generation(box, number, doors.actor(), following, shown)
         emit_json(applied_json(done)) if form is Form.JSON else click.echo(applied_text(done))
         return int(done.ending.outcome.exit_status)

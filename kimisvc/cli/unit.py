@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from kimisvc.cli import doors
+from kimisvc.cli.options import Instance
 from kimisvc.errors import ExitStatus
 
 if TYPE_CHECKING:
     from types import FrameType
 
-instance_argument = click.option("--instance", required=True, metavar="NAME")
+instance_argument = click.option("--instance", required=True, metavar="NAME", type=Instance())
 
 
 @click.command(hidden=True)

@@ -7,31 +7,23 @@ do the work, and an operator who leaves changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import (
-    SWITCH_WAIT,
-    Box,
-    install,
-    keep_copies,
-    plan_for,
-    restarts,
-    set_going,
-)
+from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, restarts, switch
 from kimisvc.deploy.follow import Reporter, follow
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, Plan, Standing
-from kimisvc.errors import KimisvcError, PreflightRefusedError
+from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from kimisvc.deploy.history import VerdictRow
     from kimisvc.records import Profile, UnitFile
@@ -56,7 +48,6 @@ class Wish:
     """What is to be applied: a checked profile and what it becomes, before the box is asked."""
 
     profile: Profile
-    path: Path
     written: str
     resolved: str
     units: tuple[UnitFile, ...]
@@ -84,13 +75,33 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
-        since = box.history.sequence()
-        plan = plan_for(box, wish.resolved, wish.units)
-        _refuse(wish, plan, checks, reporter)
-        previous = box.generations.current()
-        if plan.action is Action.NOTHING and previous is not None:
-            return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
-        return _carry_out(box, wish, checks, plan, since, reporter)
+        while True:
+            done = _try(box, wish, checks, reporter)
+            if done is not None:
+                return done
+            reporter.step("the box changed meanwhile (a rollback?); looking again")
+
+
+def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | None:
+    """Plan, look, carry out. None: what the plan was made from had changed under it."""
+    since = box.history.sequence()
+    plan = plan_for(box, wish.resolved, wish.units)
+    _refuse(wish, plan, checks, reporter)
+    previous = box.generations.current()
+    if plan.action is Action.NOTHING and previous is not None:
+        return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
+    _warn_of_rejected(box, wish, reporter)
+    return _carry_out(box, wish, checks, plan, since, reporter)
+
+
+def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
+    """Say so when this very profile was rolled back before: its load may be paid for nothing."""
+    for row in box.history.rollbacks(limit=5):
+        if row.from_generation not in box.generations.numbers():
+            continue
+        if box.generations.get(row.from_generation).resolved() == wish.resolved:
+            reporter.step(f"warning: this profile was rejected before: {row.reason}")
+            return
 
 
 def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
@@ -117,41 +128,66 @@ def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
 
 def _carry_out(
     box: Box, wish: Wish, checks: Checks, plan: Plan, since: int, reporter: Reporter
-) -> Applied:
-    previous = box.generations.current()
+) -> Applied | None:
     before = _last_accepted(box)
     checks.prepare()
+    draft = _draft(wish, checks)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+        if plan_for(box, wish.resolved, wish.units) != plan:
+            return None
+        previous = box.generations.current()
         copies = keep_copies(box, plan)
         if plan.standing is Standing.SAME and previous is not None:
             generation = previous
         else:
-            generation = box.generations.add(_draft(wish, checks), box.now())
+            generation = box.generations.add(draft, box.now())
             reporter.step(f"generation {generation.label} written")
         row = ApplyRow(
             box.now(), None, generation.number, previous.number if previous else None,
             wish.profile.name, wish.actor, restarts(plan, box.layout.units), None, None,
         )  # fmt: skip
         begun = box.history.begin_apply(row)
-        if generation is not previous or plan.written:
-            install(box, generation, wish.units)
+        restarted = switch(box, plan, generation, wish.units)
         if plan.action is Action.RECORD:
             box.generations.accept(generation)
-        restarted = set_going(box, plan)
     reporter.step(plan.why)
-    ending = _end(box, wish, plan, generation, since, reporter)
-    box.history.end_apply(begun, box.now(), ending.outcome.value, ending.outcome.exit_status)
+    if plan.action is Action.RECORD:
+        ending = Ending(Outcome.RECORDED, plan.why)
+    else:
+        ending = wait_for(box, generation, ("gate",), since, wish.following, reporter)
+    keep_ending(box, begun, ending)
     return Applied(ending, generation.number, row.previous, restarted, before, copies)
 
 
-def _end(
-    box: Box, wish: Wish, plan: Plan, generation: Generation, since: int, reporter: Reporter
+def wait_for(
+    box: Box,
+    generation: Generation,
+    restarted: tuple[str, ...],
+    since: int,
+    following: Following,
+    reporter: Reporter,
 ) -> Ending:
-    if plan.action is Action.RECORD:
-        return Ending(Outcome.RECORDED, plan.why)
-    if wish.following is Following.LEAVE:
+    """Given what was begun, follow it to its end where that is asked for.
+
+    Raise LeftAtWorkError on Ctrl-C: what was begun goes on.
+    """
+    if not restarted:
+        return Ending(Outcome.UNCHANGED, f"generation {generation.label} runs and is accepted")
+    if following is Following.LEAVE:
         return Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
-    return follow(box, generation.number, since, reporter)
+    try:
+        return follow(box, generation.number, since, reporter)
+    except KeyboardInterrupt:
+        raise LeftAtWorkError(box.layout.instance) from None
+
+
+def keep_ending(box: Box, begun: int, ending: Ending) -> None:
+    """Given an apply and its ending, keep that; one left at work is closed by what decides it."""
+    if ending.outcome is Outcome.STARTED:
+        return
+    # Decided is decided: a history that cannot be written now does not undo it.
+    with contextlib.suppress(KimisvcError):
+        box.history.end_apply(begun, box.now(), ending.outcome.value, ending.outcome.exit_status)
 
 
 def _draft(wish: Wish, checks: Checks) -> Draft:

@@ -5,23 +5,27 @@ The command line builds it with the real doors; tests build it with others.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.generations import Generation, Generations
 from kimisvc.deploy.history import History
+from kimisvc.deploy.owed import BOOT_ID, owe, owed, settle_debt
 from kimisvc.deploy.plan import Action, Plan, Situation, Standing, make_plan
+from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.host.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
-    from kimisvc.records import UnitFile, UnitNames
+    from kimisvc.records import UnitFile, UnitNames, UnitState
 
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""
@@ -37,6 +41,11 @@ class Box:
     now: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def boot(self) -> str:
+        """The id of this boot (random(4))."""
+        return files.read_text(Path(BOOT_ID)).strip()
 
     @property
     def generations(self) -> Generations:
@@ -56,7 +65,7 @@ def installed_units(layout: Layout) -> dict[str, str | None]:
     texts: dict[str, str | None] = {}
     for name in names:
         path = layout.installed(name)
-        texts[name] = files.read_text(path) if path.exists() else None
+        texts[name] = files.read_text(path) if files.exists(path) else None
     return texts
 
 
@@ -69,15 +78,28 @@ def survey(box: Box, resolved: str) -> Situation:
     else:
         standing = Standing.SAME if current.resolved() == resolved else Standing.OTHER
     names = box.layout.units
+    service = box.systemd.state(names.service)
     return Situation(
         names=names,
         standing=standing,
         installed=installed_units(box.layout),
         ours={unit.name: unit.text for unit in current.units()} if current else {},
-        service=box.systemd.state(names.service),
+        service=service,
         gate=box.systemd.state(names.gate),
         accepted=current is not None and accepted is not None and current.number == accepted.number,
+        proven=_proven(box, service),
+        owed=owed(box.layout, box.boot),
     )
+
+
+def _proven(box: Box, service: UnitState) -> bool:
+    """Whether the last verdict on the start that runs was a good one."""
+    try:
+        verdicts = box.history.verdicts(limit=50)
+    except KimisvcError:
+        return True  # `accepted` still tells; a damaged history must not stop an apply
+    newest = next((v for v in verdicts if v.invocation == service.invocation_id), None)
+    return newest is not None and newest.verdict.kind.accepted
 
 
 def plan_for(box: Box, resolved: str, units: Sequence[UnitFile]) -> Plan:
@@ -97,12 +119,35 @@ def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
     return tuple(copies)
 
 
-def install(box: Box, generation: Generation, units: Sequence[UnitFile]) -> None:
-    """Given a generation and its units, make them the installed ones, atomically each.
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C, a lost terminal and a polite kill until the switch is done."""
+    held = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    The symlink goes first: were the box to lose power in between, the gate
-    sees that the units are not those of the current generation and says so.
+
+def switch(
+    box: Box, plan: Plan, generation: Generation, units: Sequence[UnitFile]
+) -> tuple[str, ...]:
+    """Given a plan, make the generation the installed one and restart what the plan says.
+
+    Return what was restarted. Whatever ends us in between, what is owed is
+    written down first and cleared last.
     """
+    with uninterrupted():
+        if restarts(plan, box.layout.units):
+            owe(box.layout, plan.action, box.boot)
+        _install(box, generation, units)
+        restarted = _set_going(box, plan)
+        settle_debt(box.layout)
+    return restarted
+
+
+def _install(box: Box, generation: Generation, units: Sequence[UnitFile]) -> None:
     names = box.layout.units
     box.generations.make_current(generation)
     there = installed_units(box.layout)
@@ -121,7 +166,7 @@ def restarts(plan: Plan, names: UnitNames) -> tuple[str, ...]:
     }.get(plan.action, ())
 
 
-def set_going(box: Box, plan: Plan) -> tuple[str, ...]:
+def _set_going(box: Box, plan: Plan) -> tuple[str, ...]:
     """Given a plan whose units are installed, restart what it says; return what was restarted.
 
     `reset_failed` comes first: a start by hand counts against the start limit too.

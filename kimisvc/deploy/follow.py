@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kimisvc.deploy.layout import Layout
     from kimisvc.records import Progress
 
-TICK = 0.1
+TICK = 0.2
+AT_WORK = ("activating", "deactivating")
 REST = 5.0
 """How long all must be at rest before an end without a verdict is believed (s)."""
 
@@ -67,18 +68,26 @@ def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
 
 def resume(box: Box, reporter: Reporter) -> Applied | None:
     """Given a box, follow what is at work on it to its end; None when nothing is."""
+    since = box.history.sequence()  # first: what is decided while we look is not missed
     current = box.generations.current()
     if current is None:
         return None
     names = box.layout.units
-    gate, rollback = box.systemd.state(names.gate), box.systemd.state(names.rollback)
-    if not any(unit.job or unit.active_state == "activating" for unit in (gate, rollback)):
+    units = [box.systemd.state(name) for name in (names.gate, names.rollback)]
+    if not any(unit.job or unit.active_state in AT_WORK for unit in units):
         return None
+    generation = current.number
     newest = next(iter(box.history.applies(1)), None)
+    rollback = next(iter(box.history.rollbacks(limit=1)), None)
+    verdict = next(iter(box.history.verdicts(limit=1)), None)
     if newest is not None and newest.ended_at is None:
         generation, since = newest.generation, newest.sequence
-    else:
-        generation, since = current.number, box.history.sequence()
+    elif (
+        rollback is not None
+        and rollback.to_generation == generation
+        and (verdict is None or verdict.sequence < rollback.sequence)
+    ):
+        generation, since = rollback.from_generation, rollback.sequence - 1
     return Applied(follow(box, generation, since, reporter), generation)
 
 
@@ -105,7 +114,7 @@ def look(box: Box, generation: int, since: int) -> Evidence:
 def read_progress(layout: Layout) -> Progress | None:
     """Given an instance, return what its gate is doing; None when it has said nothing."""
     try:
-        return progress_from_json(files.read_text(layout.progress))
+        return progress_from_json(files.read_untrusted(layout.progress))
     except KimisvcError:
         return None
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
     from kimisvc.host.journal import ShardProgress
     from kimisvc.host.vllm_api import VllmApi
-    from kimisvc.records import Profile, UnitState
+    from kimisvc.records import Health, Profile, UnitState
 
 LEAST_WAIT = 60.0
 """What a gate that is run again over an old start allows for readiness (s)."""
@@ -66,8 +66,8 @@ class LoadFromJournal:
         self._seen: ShardProgress | None = None
         self._next = 0.0
 
-    def tell(self) -> None:
-        """Read what is new, at most once a second, and tell it."""
+    def tell(self, seen: Health) -> None:
+        """Read what is new, at most once a second, and tell it beside what /health says."""
         now = self._box.clock()
         if now < self._next:
             return
@@ -76,10 +76,11 @@ class LoadFromJournal:
 
         lines, self._cursor = self._box.journal.read(self._unit.invocation_id, self._cursor)
         self._seen = load_progress(lines, self._seen) or self._seen
-        if self._seen is None:
-            self._desk.write(Phase.LOADING, "starting")
-        else:
-            self._desk.write(Phase.LOADING, self._seen.detail, self._seen.done, self._seen.total)
+        shards = self._seen
+        detail = f"{shards.detail if shards else 'starting'} ({seen.value})"
+        self._desk.write(
+            Phase.LOADING, detail, shards.done if shards else 0, shards.total if shards else 0
+        )
 
 
 def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
@@ -93,11 +94,16 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
         raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
     profile = generation.settings()
     service = box.systemd.state(box.layout.units.service)
+    desk = Desk(box, generation, service.invocation_id, service.started_at)
+    desk.write(Phase.LOADING, "starting")
     record = _open_record(box, generation, profile, service)
     _hand_over(box, record)
-    desk = Desk(box, generation, service.invocation_id, service.started_at)
     desk.expect(_expected_load(box, profile))
-    record = _prove_start(box, open_api(profile), profile, service, record, desk)
+    try:
+        record = _prove_start(box, open_api(profile), profile, service, record, desk)
+    except KimisvcError as error:
+        broke = Verdict(VerdictKind.INCONCLUSIVE, f"the gate itself broke: {error.message}")
+        record = _closed(box, record, Proof(broke))
     _hand_over(box, record)
     if record.proof is None:
         return ExitStatus.DONE
@@ -142,7 +148,11 @@ def _prove_start(
         box.systemd.state(name), service.invocation_id
     ):
         return replace(record, ended_at=box.now())  # it died under the probe: systemd's to judge
-    return _closed(box, record, replace(proof, notes=(*proof.notes, *foreign)))
+    if foreign and proof.verdict.kind.accepted:
+        # What was proven is what runs, and that is not what would be accepted.
+        odd = Verdict(VerdictKind.INCONCLUSIVE, f"{foreign[0]}; apply the profile again")
+        proof = replace(proof, verdict=odd)
+    return _closed(box, record, proof)
 
 
 def _open_record(
@@ -167,7 +177,7 @@ def _closed(box: Box, record: GateRecord, proof: Proof) -> GateRecord:
 
 
 def _hand_over(box: Box, record: GateRecord) -> None:
-    files.write_atomic(box.layout.record, to_json(record), mode=0o644)
+    files.write_atomic(box.layout.record(record.record), to_json(record), mode=0o644)
 
 
 def _expected_load(box: Box, profile: Profile) -> float:
@@ -178,9 +188,11 @@ def _expected_load(box: Box, profile: Profile) -> float:
 
 
 def _foreign_units(box: Box) -> tuple[str, ...]:
-    """What was proven is what runs, so say when that is not what the generation holds."""
+    """Which of the two units that a proof is about are not those of the current generation."""
     current = box.generations.current()
-    ours = {unit.name: unit.text for unit in current.units()} if current else {}
+    names = box.layout.units
+    about = (names.service, names.gate)
+    ours = {u.name: u.text for u in current.units() if u.name in about} if current else {}
     return tuple(
         f"{name} is not that of the current generation"
         for name, text in installed_units(box.layout).items()

@@ -67,7 +67,10 @@ class Generation:
 
     def units(self) -> tuple[UnitFile, ...]:
         """Return its units. Raise KimisvcError if one is missing or not what was written."""
-        digests = json.loads(files.read_text(self.path / MANIFEST))["units"]
+        try:
+            digests = dict(json.loads(files.read_text(self.path / MANIFEST))["units"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise KimisvcError("generation-damaged", f"{self.path / MANIFEST}: {error}") from error
         units = tuple(
             UnitFile(name, files.read_text(self.path / UNITS / name)) for name in sorted(digests)
         )
@@ -89,10 +92,8 @@ class Generations:
 
     def numbers(self) -> tuple[int, ...]:
         """Return the numbers of the generations on disk, oldest first."""
-        folder = self._layout.generations
-        if not folder.is_dir():
-            return ()
-        return tuple(sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal()))
+        there = files.entries(self._layout.generations)
+        return tuple(sorted(int(p.name) for p in there if p.name.isdecimal()))
 
     def get(self, number: int) -> Generation:
         """Given a number, return that generation. Raise KimisvcError if it is not whole."""

@@ -14,6 +14,7 @@ import json
 import sqlite3
 import statistics
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.errors import KimisvcError
@@ -37,7 +38,7 @@ CREATE TABLE verdicts (
     generation INTEGER NOT NULL, profile TEXT NOT NULL, at REAL NOT NULL,
     verdict TEXT NOT NULL, reason TEXT NOT NULL, decode_tok_s REAL, decode_low REAL,
     decode_high REAL, ttft_s REAL, engine_decode_tok_s REAL, floor REAL, goal REAL,
-    notes TEXT NOT NULL, golden TEXT NOT NULL
+    notes TEXT NOT NULL, golden TEXT NOT NULL, accepted INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE samples (
     record TEXT NOT NULL REFERENCES verdicts, run INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
@@ -61,6 +62,13 @@ _NEXT = (
     " coalesce((SELECT max(sequence) FROM rollbacks), 0)))"
 )
 BUSY_SECONDS = 10.0
+
+
+class Accepted(Enum):
+    """Whether a verdict made its generation the accepted one."""
+
+    YES = "yes"
+    NO = "no"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ class VerdictRow:
     floor: float | None
     goal: float | None
     notes: tuple[str, ...]
+    accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +140,8 @@ class History:
 
     # ------------------------------------------------------------- writing
 
-    def add_record(self, record: GateRecord) -> None:
-        """Given a gate's record, keep its start, verdict and samples; twice is once."""
+    def add_record(self, record: GateRecord, accepted: Accepted) -> None:
+        """Given a gate's record and what it led to, keep start, verdict, samples; twice is once."""
         with self._writing() as db:
             db.execute(
                 "INSERT INTO starts VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (invocation) DO UPDATE SET"
@@ -150,7 +159,7 @@ class History:
                 return
             speed = proof.decode_tok_s
             added = db.execute(
-                f"INSERT OR IGNORE INTO verdicts VALUES (?,{_NEXT},?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - a constant
+                f"INSERT OR IGNORE INTO verdicts VALUES (?,{_NEXT},?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - a constant
                 (
                     record.record, record.invocation, record.generation, record.profile,
                     record.ended_at, proof.verdict.kind.value, proof.verdict.reason,
@@ -158,6 +167,7 @@ class History:
                     proof.ttft_s, proof.engine_decode_tok_s, record.floor, record.goal,
                     json.dumps(proof.notes),
                     json.dumps([[g.prompt, g.expect, g.answer, g.holds] for g in proof.golden]),
+                    accepted is Accepted.YES,
                 ),
             )  # fmt: skip
             if added.rowcount:
@@ -190,6 +200,15 @@ class History:
                 (at, outcome, status, sequence),
             )
 
+    def close_applies(self, generation: int, at: float, outcome: str, status: int) -> None:
+        """Given what became of a generation, keep it with the applies whose operators left."""
+        with self._writing() as db:
+            db.execute(
+                "UPDATE applies SET ended_at = ?, outcome = ?, exit = ?"
+                " WHERE generation = ? AND ended_at IS NULL",
+                (at, outcome, status, generation),
+            )
+
     def add_rollback(self, row: RollbackRow) -> None:
         """Given a rollback, keep it; its sequence is given here."""
         with self._writing() as db:
@@ -209,8 +228,8 @@ class History:
         """Given a sequence, return the verdicts that came after it, newest first."""
         rows = self._select(
             "SELECT record, sequence, invocation, generation, profile, at, verdict, reason, decode_tok_s,"
-            " decode_low, decode_high, ttft_s, engine_decode_tok_s, floor, goal, notes"
-            " FROM verdicts WHERE sequence > ? ORDER BY sequence DESC LIMIT ?",
+            " decode_low, decode_high, ttft_s, engine_decode_tok_s, floor, goal, notes,"
+            " accepted FROM verdicts WHERE sequence > ? ORDER BY sequence DESC LIMIT ?",
             (after, limit),
         )
         return tuple(_verdict_row(row) for row in rows)
@@ -283,9 +302,9 @@ class History:
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _select(self, query: str, arguments: tuple[Any, ...]) -> list[Any]:
-        if not self._path.exists():
-            return []
         with self._translated():
+            if not self._path.exists():
+                return []
             try:
                 return self._read(query, arguments, "mode=ro")
             except sqlite3.OperationalError:
@@ -296,6 +315,8 @@ class History:
     def _read(self, query: str, arguments: tuple[Any, ...], how: str) -> list[Any]:
         uri = f"{self._path.as_uri()}?{how}"
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as db:
+            if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+                return []  # made, and cut off before its tables: empty still
             return db.execute(query, arguments).fetchall()
 
     @contextlib.contextmanager
@@ -325,10 +346,10 @@ def _verdict_row(row: tuple[Any, ...]) -> VerdictRow:
     record, sequence, invocation, generation, profile, at, kind, reason, mean, low, high, *rest = (
         row
     )
-    ttft, engine, floor, goal, notes = rest
+    ttft, engine, floor, goal, notes, accepted = rest
     return VerdictRow(
         record, sequence, invocation, generation, profile, at,
         Verdict(VerdictKind(kind), reason),
         None if mean is None else Interval(low, mean, high),
-        ttft, engine, floor, goal, tuple(json.loads(notes)),
+        ttft, engine, floor, goal, tuple(json.loads(notes)), bool(accepted),
     )  # fmt: skip

@@ -80,10 +80,9 @@ class Layout:
         """What the gate is doing now, replaced atomically."""
         return self.gate / "progress.json"
 
-    @property
-    def record(self) -> Path:
-        """What the gate found out, handed over to `settle`."""
-        return self.gate / "record.json"
+    def record(self, name: str) -> Path:
+        """Given a record's id, return the file in which the gate hands it over to `settle`."""
+        return self.gate / f"record-{name}.json"
 
     def installed(self, unit: str) -> Path:
         """Given a unit's name, return where it is installed."""

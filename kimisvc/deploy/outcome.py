@@ -79,7 +79,9 @@ class Evidence:
 
 def judge(seen: Evidence) -> Ending | None:
     """Given the evidence, return how it ended; None while something is still at work."""
-    verdict = next((v for v in seen.verdicts if v.generation == seen.generation), None)
+    verdict = next(
+        (v for v in seen.verdicts if v.generation == seen.generation and _counts(v)), None
+    )
     rollback = next(
         (r for r in reversed(seen.rollbacks) if r.from_generation == seen.generation), None
     )
@@ -93,6 +95,11 @@ def judge(seen: Evidence) -> Ending | None:
         broke = "the rollback unit itself failed: see journalctl -u " + seen.rollback.name
         return Ending(Outcome.NOT_RESTORED, broke, verdict)
     return None
+
+
+def _counts(verdict: VerdictRow) -> bool:
+    """A good verdict that was not accepted proved a start that runs no more: another will come."""
+    return verdict.accepted or not verdict.verdict.kind.accepted
 
 
 def at_rest(seen: Evidence) -> bool:
@@ -113,7 +120,9 @@ def _after_rollback(
         (
             v
             for v in seen.verdicts
-            if v.generation == rollback.to_generation and v.sequence > rollback.sequence
+            if v.generation == rollback.to_generation
+            and v.sequence > rollback.sequence
+            and _counts(v)
         ),
         None,
     )

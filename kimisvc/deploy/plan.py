@@ -71,6 +71,8 @@ class Situation:
     service: UnitState
     gate: UnitState
     accepted: bool
+    proven: bool = True
+    owed: Action | None = None
 
 
 def make_plan(situation: Situation, wanted: Sequence[UnitFile]) -> Plan:
@@ -88,14 +90,20 @@ def _decide(  # noqa: PLR0911 - a list of cases, each with its answer
     if now.names.service in changed:
         first = now.standing is Standing.FIRST
         return Action.RESTART, "first install" if first else "the unit of vLLM changes"
+    if now.owed is Action.RESTART:
+        return Action.RESTART, "an apply before this one was cut off before its restart"
     if now.service.active_state not in ("active", "activating", "reloading"):
         return Action.RESTART, f"the service is {now.service.active_state}"
-    if now.names.gate in changed:
+    if now.names.gate in changed or now.owed is Action.GATE:
         return Action.GATE, "what the gate asks for changes"
-    if now.gate.active_state in ("activating", "active"):
-        return Action.FOLLOW, "the gate is at work on this profile"
+    if now.gate.active_state in ("activating", "active", "deactivating"):
+        if now.standing is Standing.SAME:
+            return Action.FOLLOW, "the gate is at work on this profile"
+        return Action.GATE, "the gate at work is that of another generation"
     if not now.accepted:
         return Action.GATE, "this profile runs but was not accepted"
+    if not now.proven:
+        return Action.GATE, "the start that runs is not proven"
     if now.standing is Standing.OTHER or any(u.change is not Change.SAME for u in units):
         return Action.RECORD, "nothing that runs depends on what changes"
     return Action.NOTHING, "this profile runs and is accepted"

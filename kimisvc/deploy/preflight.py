@@ -6,11 +6,12 @@ all of them are asked, so that an operator mends everything at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -232,7 +233,7 @@ def verify(units: tuple[UnitFile, ...]) -> tuple[Problem, ...]:
     Its exit status is 0 for nearly everything that systemd would ignore, so
     what it writes is read instead (systemd#27540).
     """
-    with tempfile.TemporaryDirectory(prefix="kimisvc-verify-") as folder:
+    with _scratch() as folder:
         paths = []
         for unit in units:
             path = Path(folder) / unit.name
@@ -247,6 +248,15 @@ def verify(units: tuple[UnitFile, ...]) -> tuple[Problem, ...]:
         for line in done.stderr.splitlines()
         if any(name in line for name in named)
     )
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="kimisvc-verify-") as folder:
+            yield folder
+    except OSError as error:
+        raise files.translated(error, Path(tempfile.gettempdir())) from error
 
 
 def prepare(place: Installation) -> None:

@@ -41,8 +41,8 @@ class Waited:
 class LoadView(Protocol):
     """What shows how far a load has come."""
 
-    def tell(self) -> None:
-        """Look once and tell."""
+    def tell(self, seen: Health) -> None:
+        """Given what /health said, look once and tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def wait_ready(eyes: Eyes, invocation: str, deadline: float) -> Waited:
             return Waited(Ended.READY, "the server answers")
         if eyes.clock() >= deadline:
             return Waited(Ended.DEADLINE, _last_words(seen))
-        eyes.load.tell()
+        eyes.load.tell(seen)
         eyes.sleep(tick)
         tick = min(LAST_TICK, tick * 1.2)
 

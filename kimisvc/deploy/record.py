@@ -8,8 +8,8 @@ type here, and a record that does not fit is refused whole.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar
 
 from kimisvc.errors import KimisvcError
 from kimisvc.records import (
@@ -22,6 +22,8 @@ from kimisvc.records import (
     Verdict,
     VerdictKind,
 )
+
+Plain = TypeVar("Plain", Sample, Interval, GoldenResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +60,72 @@ def record_from_json(text: str) -> GateRecord:
     try:
         data = json.loads(text)
         proof = data.pop("proof")
-        return GateRecord(**data, proof=None if proof is None else _proof(proof))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        record = GateRecord(**data, proof=None if proof is None else _proof(proof))
+        _typed(record)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise KimisvcError("bad-record", f"the gate left a record that is none: {error}") from error
+    return record
 
 
 def progress_from_json(text: str) -> Progress | None:
     """Given the text of a progress file, return it; None if it is not (wholly) one."""
     try:
         data = json.loads(text)
-        return Progress(**{**data, "phase": Phase(data["phase"])})
-    except (ValueError, TypeError, KeyError):
+        progress = Progress(**{**data, "phase": Phase(data["phase"])})
+        _typed(progress)
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
+    return replace(progress, detail=printable(progress.detail))
+
+
+def printable(text: str) -> str:
+    """Given a text from outside, return it without what would steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "float | None": (int, float, type(None)),
+}
+LARGEST = 1 << 53
+"""Beyond it a number is no count and no time, and SQLite could not keep it."""
+
+
+def _typed(value: object) -> None:
+    """Raise TypeError unless every plain field of a dataclass has the type it is declared with."""
+    for field in fields(value):  # type: ignore[arg-type]  # called with dataclasses only
+        kinds = _KINDS.get(str(field.type))
+        held = getattr(value, field.name)
+        if kinds is None:
+            continue
+        if not isinstance(held, kinds) or (isinstance(held, bool) and bool not in kinds):
+            raise TypeError(f"{field.name} is {type(held).__name__}")
+        if isinstance(held, (int, float)) and not abs(held) < LARGEST:
+            raise TypeError(f"{field.name} is out of range")
+        if isinstance(held, str):
+            held.encode()  # a lone surrogate is no text
+
+
+def _checked(kind: type[Plain], data: dict[str, Any]) -> Plain:
+    value = kind(**data)
+    _typed(value)
+    return value
 
 
 def _proof(data: dict[str, Any]) -> Proof:
     verdict = data["verdict"]
     speed = data["decode_tok_s"]
-    return Proof(
-        verdict=Verdict(VerdictKind(verdict["kind"]), str(verdict["reason"])),
-        samples=tuple(Sample(**sample) for sample in data["samples"]),
-        decode_tok_s=None if speed is None else Interval(**speed),
+    proof = Proof(
+        verdict=Verdict(VerdictKind(verdict["kind"]), printable(str(verdict["reason"]))),
+        samples=tuple(_checked(Sample, sample) for sample in data["samples"]),
+        decode_tok_s=None if speed is None else _checked(Interval, speed),
         ttft_s=data["ttft_s"],
         engine_decode_tok_s=data["engine_decode_tok_s"],
-        golden=tuple(GoldenResult(**golden) for golden in data["golden"]),
-        notes=tuple(str(note) for note in data["notes"]),
+        golden=tuple(_checked(GoldenResult, golden) for golden in data["golden"]),
+        notes=tuple(printable(str(note)) for note in data["notes"]),
     )
+    _typed(proof)
+    return proof

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import Following
-from kimisvc.deploy.box import SWITCH_WAIT, Box, install, keep_copies, plan_for, set_going
-from kimisvc.deploy.follow import Reporter, follow
-from kimisvc.deploy.history import RollbackRow
-from kimisvc.deploy.outcome import Applied, Ending, Outcome
-from kimisvc.errors import KimisvcError
+from kimisvc.deploy.apply import Following, keep_ending, wait_for
+from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, switch
+from kimisvc.deploy.history import ApplyRow, RollbackRow
+from kimisvc.deploy.outcome import Applied, Outcome
+from kimisvc.deploy.record import printable
+from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
-from kimisvc.records import OnFail, VerdictKind
+from kimisvc.records import OnFail
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.generations import Generation
 
 
@@ -27,30 +30,35 @@ def for_unit(box: Box) -> RollbackRow | None:
 
     None: nothing has failed on the current generation. A failure of the one
     before can be reported after a new apply began, and a gate that was killed
-    has shown nothing.
+    has shown nothing. What is restored does not depend on the history; where
+    that cannot be written, KimisvcError is raised after the restore.
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         current = box.generations.current()
         if current is None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
-        if not _has_failed(box, current):
+        if not _has_failed(box):
             return None
+        why = _failure(box, current)
         accepted = box.generations.accepted()
         obstacle = _obstacle(current, accepted)
-        why = _failure(box, current)
+        copies: tuple[Path, ...] = ()
         if obstacle or accepted is None:
             row = RollbackRow(box.now(), current.number, None, f"{why}; {obstacle}")
-            box.history.add_rollback(row)
-            return row
-        row = RollbackRow(box.now(), current.number, accepted.number, why)
+            outcome = Outcome.NOT_RESTORED
+        else:
+            copies, _ = _restore(box, accepted)
+            kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
+            row = RollbackRow(box.now(), current.number, accepted.number, why + kept)
+            outcome = Outcome.ROLLED_BACK
         box.history.add_rollback(row)
-        _restore(box, accepted)
+        box.history.close_applies(current.number, box.now(), outcome.value, outcome.exit_status)
         return row
 
 
 def to_generation(
-    box: Box, number: int | None, following: Following, reporter: Reporter
+    box: Box, number: int | None, actor: str, following: Following, reporter: Reporter
 ) -> Applied:
     """Given a number (None: the last accepted before this one), restore it and follow its gate."""
     files.make_folder(box.layout.runtime)
@@ -60,22 +68,23 @@ def to_generation(
             target = box.generations.get(number) if number is not None else _earlier(box, current)
             since = box.history.sequence()
             reporter.step(f"restoring generation {target.label}")
-            restarted = _restore(box, target)
-        if not restarted:
-            ending = Ending(Outcome.UNCHANGED, f"generation {target.label} runs and is accepted")
-        elif following is Following.LEAVE:
-            ending = Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
-        else:
-            ending = follow(box, target.number, since, reporter)
-        return Applied(ending, target.number, current.number if current else None, restarted)
+            previous = current.number if current else None
+            row = ApplyRow(
+                box.now(), None, target.number, previous, target.profile, actor, (), None, None
+            )
+            begun = box.history.begin_apply(row)
+            copies, restarted = _restore(box, target)
+        ending = wait_for(box, target, restarted, since, following, reporter)
+        keep_ending(box, begun, ending)
+        return Applied(ending, target.number, previous, restarted, None, copies)
 
 
-def _restore(box: Box, target: Generation) -> tuple[str, ...]:
+def _restore(box: Box, target: Generation) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Make a generation the installed one; return copies of edited units, and what restarted."""
     units = target.units()
     plan = plan_for(box, target.resolved(), units)
-    keep_copies(box, plan)
-    install(box, target, units)
-    return set_going(box, plan)
+    copies = keep_copies(box, plan)
+    return copies, switch(box, plan, target, units)
 
 
 def _earlier(box: Box, current: Generation | None) -> Generation:
@@ -84,7 +93,7 @@ def _earlier(box: Box, current: Generation | None) -> Generation:
     if accepted is not None and current is not None and accepted.number != current.number:
         return accepted
     here = current.number if current else 0
-    proven = {v.generation for v in box.history.verdicts() if v.verdict.kind.accepted}
+    proven = {v.generation for v in box.history.verdicts() if v.accepted}
     earlier = sorted((proven & set(box.generations.numbers())) - {here})
     if not earlier:
         raise KimisvcError(
@@ -107,31 +116,33 @@ def _obstacle(current: Generation, accepted: Generation | None) -> str:
     return ""
 
 
-def _has_failed(box: Box, current: Generation) -> bool:
-    """Whether the service gave up, or the gate of the start that runs said FAIL.
+def _has_failed(box: Box) -> bool:
+    """Whether the service gave up, or the gate ended with FAIL; systemd knows, whatever the disk.
 
     A service that failed while it was stopped for a restart has that restart
-    as its job; one that is inactive was stopped by somebody, who meant it.
+    as its job; one that is inactive was stopped by somebody, who meant it. A
+    new apply resets the gate's failure before it restarts anything.
     """
-    service = box.systemd.state(box.layout.units.service)
+    names = box.layout.units
+    service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
     if service.active_state == "failed" and not service.job:
         return True
-    newest = next(iter(box.history.verdicts(limit=1)), None)
-    return (
-        newest is not None
-        and newest.generation == current.number
-        and newest.invocation == service.invocation_id
-        and newest.verdict.kind is VerdictKind.FAIL
-    )
+    return gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
 
 
 def _failure(box: Box, current: Generation) -> str:
     service = box.systemd.state(box.layout.units.service)
     if service.active_state == "failed":
-        how = f"the service gave up ({service.result}, exit status {service.exec_main_status})"
+        starts = service.restarts + 1
+        how = (
+            f"the service gave up after {starts} start{'s' if starts > 1 else ''}"
+            f" ({service.result}, exit status {service.exec_main_status})"
+        )
         words = box.journal.tail(service.name, service.invocation_id, 1)
-        return f"{how}; its last words: {words[-1].strip()}" if words else how
-    newest = next(
-        (v for v in box.history.verdicts(limit=5) if v.generation == current.number), None
-    )
-    return newest.verdict.reason if newest else "the gate ended without a verdict"
+        return printable(f"{how}; its last words: {words[-1].strip()}" if words else how)
+    try:
+        verdicts = box.history.verdicts(limit=5)
+    except KimisvcError as error:
+        return f"the gate said FAIL ({error.message})"
+    newest = next((v for v in verdicts if v.generation == current.number), None)
+    return newest.verdict.reason if newest else "the gate said FAIL"

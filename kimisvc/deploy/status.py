@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import Box, installed_units
 from kimisvc.deploy.follow import read_progress
+from kimisvc.records import Phase
 
 if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
@@ -38,7 +39,7 @@ class Status:
             and self.start is not None
             and self.start.invocation == self.service.invocation_id
             and self.start.ready_at is not None
-        ) or (self.progress is not None and self.progress.phase.value != "loading")
+        ) or (self.progress is not None and self.progress.phase is not Phase.LOADING)
 
 
 def read_status(box: Box) -> Status:

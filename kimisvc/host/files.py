@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -49,6 +50,49 @@ def read_text(path: Path) -> str:
         raise translated(error, path) from error
     except UnicodeDecodeError as error:
         raise HostError("not-text", f"{path}: is not UTF-8 text (byte {error.start})") from error
+
+
+def read_untrusted(path: Path, limit: int = 1 << 20) -> str:
+    """Given a file that an unprivileged user may have made, return its text.
+
+    Follows no symlink, waits for no pipe and reads at most `limit` bytes.
+    Raise HostError if it is not a plain UTF-8 file of that size.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags)
+        with os.fdopen(handle, "rb") as file:
+            plain = stat.S_ISREG(os.fstat(handle).st_mode)
+            content = file.read(limit + 1) if plain else b""
+    except OSError as error:
+        raise translated(error, path) from error
+    if not plain or len(content) > limit:
+        raise HostError("not-plain", f"{path} is not a plain file of at most {limit} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise HostError("not-text", f"{path}: is not UTF-8 text (byte {error.start})") from error
+
+
+def exists(path: Path) -> bool:
+    """Given a path, say whether something is there. Raise HostError if that may not be known."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise translated(error, path) from error
+    return True
+
+
+def entries(folder: Path) -> tuple[Path, ...]:
+    """Given a folder, return what lies in it, sorted; nothing if it is not there."""
+    try:
+        return tuple(sorted(folder.iterdir()))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise translated(error, folder) from error
 
 
 def make_folder(path: Path) -> None:

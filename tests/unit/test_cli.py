@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from kimisvc.cli.main import COMMANDS, FOR_UNITS, main
+from kimisvc.cli.reporter import Live
+from kimisvc.records import Phase, Progress
 from kimisvc.shipped import shipped
 
 KIMISVC = Path(sys.executable).parent / "kimisvc"
@@ -117,6 +119,49 @@ def test_a_refusal_in_json(capsys: pytest.CaptureFixture[str], profile: Path) ->
     answer = json.loads(out)
     assert (status, answer["exit"], answer["outcome"]) == (3, 3, "profile-refused")
     assert answer["problems"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "../../etc", "", "UPPER", "x" * 33])
+@pytest.mark.parametrize("command", ["status", "history", "rollback", "probe", "gate", "settle"])
+def test_an_instance_that_is_no_name_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], command: str, name: str
+) -> None:
+    status, _, err = call(capsys, command, "--instance", name)
+    assert status == 2
+    assert "no instance name" in err
+
+
+def test_a_fault_of_ours_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, profile: Path
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("never thought of")
+
+    monkeypatch.setattr("kimisvc.profile.loader.check", broken)
+    status, _, err = call(capsys, "check", str(profile))
+    assert status == 1
+    assert err.startswith("kimisvc: unexpected RuntimeError: never thought of\n")
+
+
+def test_a_prompt_with_brackets_can_be_shown_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with Live() as live:
+        live.step("[/INST] [bold]")
+        live.progress(Progress(Phase.GOLDEN, 1, "i", 0.0, 0.0, "What is [/INST]?", 1, 2))
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o000])
+def test_what_is_written_can_be_read_by_the_units_whatever_the_umask(
+    profile: Path, tmp_path: Path, mask: int
+) -> None:
+    folder = tmp_path / "units"
+    done = subprocess.run(
+        [KIMISVC, "render", str(profile), "-o", str(folder)],
+        umask=mask, check=False, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o644}
+    assert folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_render_prints_units_and_writes_them(

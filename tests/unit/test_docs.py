@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from kimisvc.cli.main import COMMANDS, FOR_UNITS, INTERRUPTED, kimisvc
+from kimisvc.cli.main import COMMANDS, FOR_UNITS, kimisvc
 from kimisvc.errors import ExitStatus
 from kimisvc.profile.reference import reference
 from kimisvc.shipped import shipped
@@ -51,7 +51,7 @@ def test_the_readme_names_every_option_of_apply_and_status() -> None:
 def test_the_readme_names_every_exit_status() -> None:
     table = README.split("### Exit statuses")[1].split("###")[0]
     named = [int(status) for status in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)]
-    assert named == [*sorted(int(status) for status in ExitStatus), INTERRUPTED]
+    assert named == sorted(int(status) for status in ExitStatus)
 
 
 def test_the_readme_names_every_shipped_profile() -> None:

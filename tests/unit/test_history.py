@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kimisvc.deploy.history import ApplyRow, History, RollbackRow
+from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
 from kimisvc.deploy.record import GateRecord, progress_from_json, record_from_json, to_json
 from kimisvc.errors import KimisvcError
+from kimisvc.host.files import read_untrusted
 from kimisvc.records import (
     GoldenResult,
     Interval,
@@ -47,7 +48,7 @@ def history(tmp_path: Path) -> History:
 
 
 def test_a_record_comes_back_as_it_went(history: History) -> None:
-    history.add_record(RECORD)
+    history.add_record(RECORD, Accepted.YES)
     (row,) = history.verdicts()
     assert row.verdict == PROOF.verdict
     assert row.decode_tok_s == PROOF.decode_tok_s
@@ -58,21 +59,21 @@ def test_a_record_comes_back_as_it_went(history: History) -> None:
 
 
 def test_the_same_record_twice_is_once(history: History) -> None:
-    history.add_record(RECORD)
-    history.add_record(RECORD)
+    history.add_record(RECORD, Accepted.YES)
+    history.add_record(RECORD, Accepted.YES)
     assert len(history.verdicts()) == len(history.starts()) == 1
 
 
 def test_a_gate_run_again_keeps_the_load_of_its_start(history: History) -> None:
-    history.add_record(RECORD)
-    history.add_record(replace(RECORD, record="r2", load_s=None, ready_at=2400.0))
+    history.add_record(RECORD, Accepted.YES)
+    history.add_record(replace(RECORD, record="r2", load_s=None, ready_at=2400.0), Accepted.NO)
     (start,) = history.starts()
     assert (start.load_s, start.ready_at) == (2160.0, 2260.0)
     assert len(history.verdicts()) == 2
 
 
 def test_a_start_that_never_got_a_verdict_is_kept(history: History) -> None:
-    history.add_record(replace(RECORD, proof=None, ready_at=0.0, load_s=None))
+    history.add_record(replace(RECORD, proof=None, ready_at=0.0, load_s=None), Accepted.NO)
     (start,) = history.starts()
     assert start.ready_at is None
     assert history.verdicts() == ()
@@ -85,7 +86,8 @@ def test_expected_load_is_the_median_of_the_last_five(history: History) -> None:
             replace(
                 RECORD, record=f"r{number}", invocation=f"i{number}", load_s=load,
                 service_started_at=float(number),
-            )
+            ),
+            Accepted.NO,
         )  # fmt: skip
     assert history.expected_load("/srv/kimi") == 2160.0
     assert history.expected_load("/srv/other") == 0.0
@@ -93,10 +95,10 @@ def test_expected_load_is_the_median_of_the_last_five(history: History) -> None:
 
 def test_what_came_after_is_told_by_sequence_whatever_the_clock_says(history: History) -> None:
     assert history.sequence() == 0
-    history.add_record(replace(RECORD, record="r0", ended_at=100.0))
+    history.add_record(replace(RECORD, record="r0", ended_at=100.0), Accepted.NO)
     mark = history.sequence()
     history.add_rollback(RollbackRow(90.0, 2, 1, "x"))
-    history.add_record(replace(RECORD, record="r1", ended_at=5.0))
+    history.add_record(replace(RECORD, record="r1", ended_at=5.0), Accepted.NO)
     assert [v.record for v in history.verdicts(after=mark)] == ["r1"]
     assert [v.record for v in history.verdicts()] == ["r1", "r0"]
     (rollback,) = history.rollbacks(after=mark)
@@ -143,7 +145,7 @@ def test_one_who_may_not_write_the_folder_can_read(tmp_path: Path) -> None:
     folder = Path("/var/lib") / f"kimisvc-test-{os.getpid()}"
     history = History(folder / "history.sqlite")
     try:
-        history.add_record(RECORD)
+        history.add_record(RECORD, Accepted.YES)
         (folder / "history.sqlite").chmod(0o644)
         pid = os.fork()
         if pid == 0:
@@ -158,6 +160,33 @@ def test_one_who_may_not_write_the_folder_can_read(tmp_path: Path) -> None:
             left.unlink()
         folder.rmdir()
     assert tmp_path.is_dir()
+
+
+def test_a_history_that_was_cut_off_before_its_tables_is_an_empty_one(history: History) -> None:
+    history.begin_apply(ApplyRow(5.0, None, 2, 1, "p", "ann", (), None, None))
+    path = history._path  # noqa: SLF001 - the file is the point
+    path.unlink()
+    path.touch()
+    assert history.applies() == ()
+    assert history.sequence() == 0
+    history.add_rollback(RollbackRow(1.0, 2, 1, "x"))
+    assert len(history.rollbacks()) == 1
+
+
+def test_what_a_verdict_led_to_is_kept(history: History) -> None:
+    history.add_record(RECORD, Accepted.NO)
+    assert [v.accepted for v in history.verdicts()] == [False]
+
+
+def test_an_apply_whose_operator_left_is_closed_by_what_decides_it(history: History) -> None:
+    history.begin_apply(ApplyRow(5.0, None, 2, 1, "p", "ann", (), None, None))
+    ended = history.begin_apply(ApplyRow(6.0, None, 2, 1, "p", "ann", (), None, None))
+    history.end_apply(ended, 7.0, "stopped", 1)
+    history.close_applies(3, 8.0, "accepted", 0)
+    history.close_applies(2, 9.0, "rolled-back", 4)
+    assert [(a.outcome, a.ended_at) for a in history.applies()] == [
+        ("stopped", 7.0), ("rolled-back", 9.0),
+    ]  # fmt: skip
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -184,7 +213,22 @@ def test_a_record_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"proof": 1}', "null", to_json(RECORD).replace('"PASS"', '"GOOD"')]
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"proof": 1}',
+        "null",
+        to_json(RECORD).replace('"PASS"', '"GOOD"'),
+        to_json(RECORD).replace('"generation": 3', '"generation": "3"'),
+        to_json(RECORD).replace('"generation": 3', f'"generation": {2**70}'),
+        to_json(RECORD).replace('"generation": 3', '"generation": true'),
+        to_json(RECORD).replace('"abc"', '["abc"]'),
+        to_json(RECORD).replace('"abc"', r'"\ud800"'),
+        to_json(RECORD).replace("81.5", "1e999"),
+        "[" * 100_000,
+    ],
 )
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(KimisvcError, match="record"):
@@ -196,3 +240,22 @@ def test_progress_survives_json_and_half_of_it_is_none() -> None:
     text = to_json(progress)
     assert progress_from_json(text) == progress
     assert progress_from_json(text[: len(text) // 2]) is None
+
+
+def test_what_would_steer_a_terminal_is_taken_out_of_what_a_server_said() -> None:
+    sly = replace(RECORD, proof=replace(PROOF, verdict=Verdict(VerdictKind.FAIL, "a\x1b[2Jb")))
+    proof = record_from_json(to_json(sly)).proof
+    assert proof is not None
+    assert proof.verdict.reason == "a [2Jb"
+
+
+def test_a_file_of_another_user_is_read_only_if_it_is_plain(tmp_path: Path) -> None:
+    plain, link, pipe, big = (tmp_path / name for name in ("plain", "link", "pipe", "big"))
+    plain.write_text("{}")
+    link.symlink_to(plain)
+    os.mkfifo(pipe)
+    big.write_bytes(b"x" * 2_000_000)
+    assert read_untrusted(plain) == "{}"
+    for path in (link, pipe, big, tmp_path):
+        with pytest.raises(KimisvcError):
+            read_untrusted(path)

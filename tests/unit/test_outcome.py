@@ -18,20 +18,10 @@ FAILED = replace(INACTIVE, active_state="failed", sub_state="failed")
 
 def verdict(generation: int, kind: VerdictKind, at: float, reason: str = "why") -> VerdictRow:
     return VerdictRow(
-        f"r{at}",
-        int(at),
-        "i",
-        generation,
-        "p",
-        at,
-        Verdict(kind, reason),
-        None,
-        None,
-        None,
-        None,
-        None,
-        (),
-    )
+        record=f"r{at}", sequence=int(at), invocation="i", generation=generation, profile="p",
+        at=at, verdict=Verdict(kind, reason), decode_tok_s=None, ttft_s=None,
+        engine_decode_tok_s=None, floor=None, goal=None, notes=(), accepted=kind.accepted,
+    )  # fmt: skip
 
 
 def evidence(
@@ -82,6 +72,11 @@ TO_NOTHING = RollbackRow(20.0, 2, None, "none was ever accepted", 20)
 def test_judge(seen: Evidence, outcome: Outcome | None) -> None:
     ending = judge(seen)
     assert (ending and ending.outcome) == outcome
+
+
+def test_a_good_verdict_on_a_start_that_runs_no_more_does_not_end_it() -> None:
+    stale = replace(verdict(2, PASS, 10.0), accepted=False)
+    assert judge(evidence((stale,))) is None
 
 
 def test_a_rollback_unit_that_failed_itself_ends_it() -> None:

@@ -49,6 +49,15 @@ def with_text(name: str, text: str) -> Situation:
             replace(RUNS, accepted=False, gate=replace(IDLE, active_state="activating")),
             Action.FOLLOW,
         ),
+        (replace(RUNS, proven=False), Action.GATE),
+        (replace(RUNS, owed=Action.RESTART), Action.RESTART),
+        (replace(RUNS, owed=Action.RESTART, accepted=False), Action.RESTART),
+        (replace(RUNS, owed=Action.GATE), Action.GATE),
+        (
+            replace(RUNS, standing=Standing.OTHER, gate=replace(IDLE, active_state="activating")),
+            Action.GATE,
+        ),
+        (replace(RUNS, gate=replace(IDLE, active_state="deactivating")), Action.FOLLOW),
         (
             replace(
                 with_text(NAMES.gate, GATE.replace("sha256:1", "sha256:2")),

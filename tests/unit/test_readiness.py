@@ -32,7 +32,8 @@ class Played:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def tell(self) -> None:
+    def tell(self, seen: Health) -> None:
+        del seen
         self.told += 1
 
 
