@@ -115,7 +115,7 @@ def _show_plan(box: Box, wish: Wish, form: Form) -> None:
     if form is Form.JSON:
         emit_json(plan_json(plan))
         return
-    current = box.generations.current()
+    current = box.generations.sound_current()
     try:
         before = current.settings() if current else None
     except KimisvcError:

@@ -14,22 +14,24 @@ from kimisvc.errors import ExitStatus, KimisvcError
 
 if TYPE_CHECKING:
     from kimisvc.deploy.preflight import Finding
+    from kimisvc.records import Profile
 
 DEFAULT_PROFILE = "cpu_smollm2"
 
 
 @click.command()
-@click.argument("profile", metavar="[PROFILE]", required=False, default=DEFAULT_PROFILE)
+@click.argument("profile", metavar="[PROFILE]", required=False)
 @as_json
-def doctor(profile: str, form: Form) -> int:
+def doctor(profile: str | None, form: Form) -> int:
     """Look at this host for PROFILE: every check of apply's preflight, as a table.
 
-    Without PROFILE, for the default one that needs no GPU (cpu_smollm2).
+    Without PROFILE, for what is applied, or else for the default profile, which
+    needs no GPU (cpu_smollm2).
     Changes nothing. Exit status 0: all in order; 7: something stands in the way.
     """
     from kimisvc.deploy.preflight import examine
 
-    wanted = usable(doors.checked(profile))
+    wanted = _applied() if profile is None else usable(doors.checked(profile))
     findings = examine(wanted, doors.installation())
     box = _box()
     refused = any(found.problems for found in findings) or not box["systemd"]
@@ -43,6 +45,15 @@ def doctor(profile: str, form: Form) -> int:
             rows.append((state, found.check, words))
         click.echo(table(rows))
     return int(ExitStatus.PREFLIGHT_REFUSED if refused else ExitStatus.DONE)
+
+
+def _applied() -> Profile:
+    from kimisvc.deploy.generations import Generations
+    from kimisvc.deploy.layout import Layout
+
+    layout = Layout(doors.installation(), doors.instance_or_default(None))
+    current = Generations(layout).current()
+    return current.settings() if current else usable(doors.checked(DEFAULT_PROFILE))
 
 
 def _findings_json(findings: tuple[Finding, ...]) -> list[dict[str, Any]]:

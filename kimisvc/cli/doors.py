@@ -63,9 +63,10 @@ def find_profile(path: str) -> Path:
     """Given a path or a bare name, return the file: an existing path first, then a shipped name."""
     given = Path(path)
     named = shipped("profiles") / f"{path.removesuffix('.toml')}.toml"
-    if not given.exists() and given.name == path and named.is_file():
-        return named
-    return given
+    try:
+        return named if not given.exists() and given.name == path and named.is_file() else given
+    except OSError:
+        return given  # no name a file could have; the check says so
 
 
 def units_of(profile: Profile) -> tuple[UnitFile, ...]:

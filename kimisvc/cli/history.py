@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True,
+@click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True,
               help="How many of the newest events.")  # fmt: skip
 @options.instance
 @options.as_json

@@ -109,6 +109,8 @@ def main(  # noqa: PLR0911 - one way out for each kind of error
     os.umask(UMASK)
     try:
         result: Any = kimisvc.main(arguments, prog_name="kimisvc", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk behind it can still be told
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -124,6 +126,11 @@ def main(  # noqa: PLR0911 - one way out for each kind of error
         # interpreter from complaining once more when it flushes at exit.
         sys.stdout = None
         return int(ExitStatus.FAILED)
+    except OSError as error:
+        sys.stdout = None  # it may be what failed, and would fail again at exit
+        name = f"{error.filename}: " if error.filename else ""
+        _say(f"kimisvc: {name}{error.strerror or error}")
+        return int(ExitStatus.FAILED)
     except Exception as error:  # noqa: BLE001 - the last resort: an operator never sees a traceback
         return _broke(error)
     return result if isinstance(result, int) else int(ExitStatus.DONE)
@@ -138,13 +145,23 @@ def _show(error: KimisvcError) -> None:
         lines = [f"{error.message}:", *problem_lines(error.reasons)]
     else:
         lines = [f"{error.message}"]
-    click.echo("\n".join(["kimisvc: " + lines[0], *lines[1:]]), err=True)
+    _say("\n".join(["kimisvc: " + lines[0], *lines[1:]]))
     if error.hint:
-        click.echo(f"  hint: {error.hint}", err=True)
+        _say(f"  hint: {error.hint}")
+
+
+def _say(line: str) -> None:
+    """Write a line to stderr; a stderr that is gone or full changes no exit status."""
+    try:
+        click.echo(line, err=True)
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.stderr = None
 
 
 def _interrupted() -> int:
-    click.echo("\nkimisvc: interrupted", err=True)
+    _say("\nkimisvc: interrupted")
     return int(ExitStatus.INTERRUPTED)
 
 
@@ -153,7 +170,7 @@ def _broke(error: Exception) -> int:
     if DEBUG in os.environ:
         import traceback
 
-        click.echo(traceback.format_exc(), err=True)
-    click.echo(f"kimisvc: unexpected {type(error).__name__}: {error}", err=True)
-    click.echo(f"  hint: set {DEBUG}=1 to see where, and please report it", err=True)
+        _say(traceback.format_exc())
+    _say(f"kimisvc: unexpected {type(error).__name__}: {error}")
+    _say(f"  hint: set {DEBUG}=1 to see where, and please report it")
     return int(ExitStatus.FAILED)

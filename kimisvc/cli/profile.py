@@ -82,7 +82,7 @@ def diff(profile: str, form: Form) -> None:
     with Systemd() as systemd:
         box = doors.box(systemd, wanted.service.instance)
         plan = plan_for(box, to_toml(wanted), doors.units_of(wanted))
-        current = box.generations.current()
+        current = box.generations.sound_current()
         try:
             before = current.settings() if current else None
         except KimisvcError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, Protocol, Self
@@ -34,7 +35,7 @@ class Display(Protocol):
 
 def reporter() -> Display:
     """Return what suits stderr: a live display on a terminal, plain lines elsewhere."""
-    return Live() if sys.stderr.isatty() else Plain()
+    return Live() if sys.stderr is not None and sys.stderr.isatty() else Plain()
 
 
 class Plain:
@@ -52,7 +53,9 @@ class Plain:
 
     def step(self, text: str) -> None:
         """Given what begins, write a line."""
-        click.echo(f"kimisvc: {text}", err=True)
+        # Nobody may be reading any more, and an apply does not stop for that.
+        with contextlib.suppress(OSError, ValueError):
+            click.echo(f"kimisvc: {text}", err=True)
 
     def progress(self, progress: Progress) -> None:
         """Given where the gate stands, write a line if it is news."""

@@ -11,7 +11,7 @@ from kimisvc.cli.output import emit_json
 
 @click.command()
 @click.option(
-    "--to", "number", type=click.IntRange(min=1), metavar="N", help="Restore generation N."
+    "--to", "number", type=click.IntRange(1, 1_000_000), metavar="N", help="Restore generation N."
 )
 @click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
 @click.option("--unit", "by_unit", is_flag=True, hidden=True)

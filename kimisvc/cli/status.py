@@ -101,23 +101,26 @@ def _progress_json(found: Status) -> dict[str, Any] | None:
 
 def status_text(found: Status, box: Box) -> str:
     """Given a status, return it for people: the state first, then the proof, then what is odd."""
-    if found.current is None:
+    if found.current is None and not found.drift:
         return f"{found.instance}: nothing was ever applied here (kimisvc apply PROFILE)"
-    rows = [("instance", found.instance), ("profile", found.current.profile)]
-    accepted = found.accepted
-    if accepted is None:
-        standing = "not accepted, and none ever was"
-    elif accepted.number == found.current.number:
-        standing = "accepted"
-    else:
-        standing = f"not accepted; the last accepted one is {accepted.label}"
-    rows.append(("generation", f"{found.current.number}, {standing}"))
+    rows = [("instance", found.instance)]
+    if found.current is not None:
+        rows.append(("profile", found.current.profile))
+        rows.append(("generation", f"{found.current.number}, {_standing(found)}"))
     rows.append(("unit", _unit_words(found, box)))
     rows.append(("ready", "yes" if found.ready else "no"))
     rows += _proof_rows(found)
     rows += [("drift", line) for line in found.drift]
     rows += [("drop-in", path) for path in found.service.drop_ins]
     return table(rows)
+
+
+def _standing(found: Status) -> str:
+    if found.accepted is None:
+        return "not accepted, and none ever was"
+    if found.current is not None and found.accepted.number == found.current.number:
+        return "accepted"
+    return f"not accepted; the last accepted one is {found.accepted.label}"
 
 
 def _unit_words(found: Status, box: Box) -> str:

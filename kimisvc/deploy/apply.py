@@ -75,6 +75,9 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
+        damaged = box.history.mend(box.now())
+        if damaged is not None:
+            reporter.step(f"warning: the history is damaged; kept as {damaged}, a new one begins")
         while True:
             done = _try(box, wish, checks, reporter)
             if done is not None:
@@ -87,7 +90,7 @@ def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | 
     since = box.history.sequence()
     plan = plan_for(box, wish.resolved, wish.units)
     _refuse(wish, plan, checks, reporter)
-    previous = box.generations.current()
+    previous = box.generations.sound_current()
     if plan.action is Action.NOTHING and previous is not None:
         return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
     _warn_of_rejected(box, wish, reporter)
@@ -97,9 +100,11 @@ def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | 
 def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
     """Say so when this very profile was rolled back before: its load may be paid for nothing."""
     for row in box.history.rollbacks(limit=5):
-        if row.from_generation not in box.generations.numbers():
-            continue
-        if box.generations.get(row.from_generation).resolved() == wish.resolved:
+        try:
+            before = box.generations.get(row.from_generation).resolved()
+        except KimisvcError:
+            continue  # removed or damaged: nothing to compare with
+        if before == wish.resolved:
             reporter.step(f"warning: this profile was rejected before: {row.reason}")
             return
 
@@ -135,7 +140,7 @@ def _carry_out(
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         if plan_for(box, wish.resolved, wish.units) != plan:
             return None
-        previous = box.generations.current()
+        previous, was = box.generations.sound_current(), box.generations.current_number()
         copies = keep_copies(box, plan)
         if plan.standing is Standing.SAME and previous is not None:
             generation = previous
@@ -143,7 +148,7 @@ def _carry_out(
             generation = box.generations.add(draft, box.now())
             reporter.step(f"generation {generation.label} written")
         row = ApplyRow(
-            box.now(), None, generation.number, previous.number if previous else None,
+            box.now(), None, generation.number, was,
             wish.profile.name, wish.actor, restarts(plan, box.layout.units), None, None,
         )  # fmt: skip
         begun = box.history.begin_apply(row)

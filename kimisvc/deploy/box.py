@@ -19,13 +19,14 @@ from kimisvc.deploy.plan import Action, Plan, Situation, Standing, make_plan
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.host.journal import Journal
+from kimisvc.records import UnitFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
-    from kimisvc.records import UnitFile, UnitNames, UnitState
+    from kimisvc.records import UnitNames, UnitState
 
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""
@@ -71,25 +72,41 @@ def installed_units(layout: Layout) -> dict[str, str | None]:
 
 def survey(box: Box, resolved: str) -> Situation:
     """Given the resolved profile that is wanted, read all of the box that a plan is made from."""
-    current = box.generations.current()
+    current = box.generations.sound_current()
     accepted = box.generations.accepted()
-    if current is None:
+    standing = Standing.OTHER
+    if current is not None and current.resolved() == resolved:
+        standing = Standing.SAME
+    elif box.generations.current_number() is None:
         standing = Standing.FIRST
-    else:
-        standing = Standing.SAME if current.resolved() == resolved else Standing.OTHER
+    installed = installed_units(box.layout)
+    foreign = [
+        name
+        for name, text in installed.items()
+        if text is not None and not box.generations.wrote(UnitFile(name, text))
+    ]
     names = box.layout.units
     service = box.systemd.state(names.service)
     return Situation(
         names=names,
         standing=standing,
-        installed=installed_units(box.layout),
-        ours={unit.name: unit.text for unit in current.units()} if current else {},
+        installed=installed,
+        ours=_texts(current),
+        foreign=frozenset(foreign),
         service=service,
         gate=box.systemd.state(names.gate),
         accepted=current is not None and accepted is not None and current.number == accepted.number,
         proven=_proven(box, service),
         owed=owed(box.layout, box.boot),
     )
+
+
+def _texts(generation: Generation | None) -> dict[str, str]:
+    """The units a generation wrote; none where it is damaged."""
+    try:
+        return {unit.name: unit.text for unit in generation.units()} if generation else {}
+    except KimisvcError:
+        return {}
 
 
 def _proven(box: Box, service: UnitState) -> bool:
@@ -105,6 +122,12 @@ def _proven(box: Box, service: UnitState) -> bool:
 def plan_for(box: Box, resolved: str, units: Sequence[UnitFile]) -> Plan:
     """Given a resolved profile and its units, return what applying it would do."""
     return make_plan(survey(box, resolved), units)
+
+
+def is_installed(box: Box, generation: Generation) -> bool:
+    """Given a generation, say whether the service's unit on disk is the one it wrote."""
+    name = box.layout.units.service
+    return installed_units(box.layout).get(name) == _texts(generation).get(name)
 
 
 def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
@@ -148,12 +171,13 @@ def switch(
 
 
 def _install(box: Box, generation: Generation, units: Sequence[UnitFile]) -> None:
+    """Units first: where they cannot be written, the generation that runs stays the current one."""
     names = box.layout.units
-    box.generations.make_current(generation)
     there = installed_units(box.layout)
     for unit in units:
         if there.get(unit.name) != unit.text:
             files.write_atomic(box.layout.installed(unit.name), unit.text, mode=0o644)
+    box.generations.make_current(generation)
     box.systemd.reload()
     box.systemd.enable((names.service, names.target))
 

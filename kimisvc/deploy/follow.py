@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kimisvc.deploy.outcome import Applied, Ending, Evidence, Outcome, at_rest, judge
-from kimisvc.deploy.record import progress_from_json
+from kimisvc.deploy.record import printable, progress_from_json
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
@@ -62,7 +62,7 @@ def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
         elif resting_since is None:
             resting_since = now
         elif now - resting_since > REST:
-            return Ending(Outcome.STOPPED, _rest_reason(seen))
+            return Ending(Outcome.STOPPED, _rest_reason(box, seen))
         box.sleep(TICK)
 
 
@@ -80,7 +80,8 @@ def resume(box: Box, reporter: Reporter) -> Applied | None:
     newest = next(iter(box.history.applies(1)), None)
     rollback = next(iter(box.history.rollbacks(limit=1)), None)
     verdict = next(iter(box.history.verdicts(limit=1)), None)
-    if newest is not None and newest.ended_at is None:
+    open_still = newest is not None and newest.ended_at is None
+    if newest is not None and open_still and (not verdict or verdict.sequence < newest.sequence):
         generation, since = newest.generation, newest.sequence
     elif (
         rollback is not None
@@ -126,15 +127,18 @@ def _tell(box: Box, seen: Evidence, told: _Told, reporter: Reporter) -> None:
         if newest.to_generation is not None:
             reporter.step(f"rolling back to generation {newest.to_generation}: {newest.reason}")
     progress = read_progress(box.layout) if seen.gate.active_state == "activating" else None
-    if progress is not None and progress != told.progress:
+    ours = progress is not None and progress.invocation == seen.service.invocation_id
+    if progress is not None and ours and progress != told.progress:
         told.progress = progress
         reporter.progress(progress)
 
 
-def _rest_reason(seen: Evidence) -> str:
+def _rest_reason(box: Box, seen: Evidence) -> str:
     service = seen.service
     if service.active_state == "active":
-        return f"the gate ended without a verdict; see journalctl -u {seen.gate.name}"
+        words = box.journal.tail(seen.gate.name, seen.gate.invocation_id, 1)
+        said = f"; its last words: {printable(words[-1].strip())}" if words else ""
+        return f"the gate ended without a verdict (journalctl -u {seen.gate.name}){said}"
     if service.result not in ("", "success"):
         return f"the service ended ({service.result}) and nothing came after it"
     return f"the service is {service.active_state}; was it stopped by hand?"

@@ -10,7 +10,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import installed_units
+from kimisvc.deploy.box import is_installed
 from kimisvc.deploy.readiness import Ended, Eyes, unit_verdict, wait_ready
 from kimisvc.deploy.record import GateRecord, to_json
 from kimisvc.errors import ExitStatus, KimisvcError
@@ -142,16 +142,16 @@ def _prove_start(
         load_s=box.clock() - service.started_monotonic if fresh else None,
     )  # fmt: skip
     _hand_over(box, record)
-    foreign = _foreign_units(box)
     proof = prove(api, profile, desk.write, clock=box.clock, sleep=box.sleep)
     if not proof.verdict.kind.accepted and unit_verdict(
         box.systemd.state(name), service.invocation_id
     ):
         return replace(record, ended_at=box.now())  # it died under the probe: systemd's to judge
-    if foreign and proof.verdict.kind.accepted:
+    current = box.generations.current()
+    if proof.verdict.kind.accepted and (current is None or not is_installed(box, current)):
         # What was proven is what runs, and that is not what would be accepted.
-        odd = Verdict(VerdictKind.INCONCLUSIVE, f"{foreign[0]}; apply the profile again")
-        proof = replace(proof, verdict=odd)
+        odd = "the unit of vLLM is not that of the current generation; apply the profile again"
+        proof = replace(proof, verdict=Verdict(VerdictKind.INCONCLUSIVE, odd))
     return _closed(box, record, proof)
 
 
@@ -185,16 +185,3 @@ def _expected_load(box: Box, profile: Profile) -> float:
         return box.history.expected_load(profile.vllm.model)
     except KimisvcError:
         return 0.0  # an estimate is a comfort, not a condition
-
-
-def _foreign_units(box: Box) -> tuple[str, ...]:
-    """Which of the two units that a proof is about are not those of the current generation."""
-    current = box.generations.current()
-    names = box.layout.units
-    about = (names.service, names.gate)
-    ours = {u.name: u.text for u in current.units() if u.name in about} if current else {}
-    return tuple(
-        f"{name} is not that of the current generation"
-        for name, text in installed_units(box.layout).items()
-        if name in ours and text != ours[name]
-    )

@@ -118,6 +118,29 @@ class Generations:
         """Return the generation whose units are installed, None before the first."""
         return self._linked(self._layout.current)
 
+    def sound_current(self) -> Generation | None:
+        """Return the current generation; None where there is none, or it is damaged."""
+        try:
+            return self.current()
+        except KimisvcError:
+            return None
+
+    def current_number(self) -> int | None:
+        """Return the number `current` points at, whatever became of that generation."""
+        return self._number(self._layout.current)
+
+    def wrote(self, unit: UnitFile) -> bool:
+        """Given an installed unit, say whether any generation on disk wrote it so."""
+        digest = _digest(unit.text)
+        for number in self.numbers():
+            try:
+                manifest = json.loads(files.read_text(self._path(number) / MANIFEST))
+                if manifest["units"].get(unit.name) == digest:
+                    return True
+            except (KimisvcError, ValueError, KeyError, TypeError, AttributeError):
+                continue  # a damaged generation is no witness
+        return False
+
     def accepted(self) -> Generation | None:
         """Return the last generation that passed its gate, None if none has."""
         return self._linked(self._layout.accepted)
@@ -169,6 +192,10 @@ class Generations:
         return f"{self._layout.generations.name}/{generation.path.name}"
 
     def _linked(self, link: Path) -> Generation | None:
+        number = self._number(link)
+        return None if number is None else self.get(number)
+
+    def _number(self, link: Path) -> int | None:
         try:
             target = Path(link.readlink())
         except FileNotFoundError:
@@ -179,7 +206,7 @@ class Generations:
             raise KimisvcError(
                 "state-damaged", f"{link} points at {target}, which is no generation"
             )
-        return self.get(int(target.name))
+        return int(target.name)
 
     def _sweep(self) -> None:
         """Remove what an apply that was killed in the middle left staged."""

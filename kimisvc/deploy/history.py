@@ -272,6 +272,27 @@ class History:
 
     # ------------------------------------------------------------- the file
 
+    def mend(self, now: float) -> Path | None:
+        """Set a file aside that is no database any more; return where it is kept, None if sound.
+
+        A record of the past must not stop what has to be done now.
+        """
+        try:
+            self.sequence()
+        except KimisvcError as error:
+            if not isinstance(error.__cause__, sqlite3.DatabaseError) or isinstance(
+                error.__cause__, sqlite3.OperationalError
+            ):
+                raise
+        else:
+            return None
+        kept = self._path.with_name(f"{self._path.name}.damaged-{int(now)}")
+        with self._translated():
+            for suffix in ("-wal", "-shm"):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            self._path.rename(kept)
+        return kept
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._translated(), contextlib.closing(self._open_to_write()) as db, db:

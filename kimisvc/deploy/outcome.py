@@ -138,4 +138,7 @@ def _after_rollback(
     if again is not None and again.sequence > rollback.sequence:
         why = f"{failed}; {back} was restored and failed too: {again.reason}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
+    if seen.rollback.active_state == "failed":
+        why = f"{failed}; the rollback unit failed: see journalctl -u {seen.rollback.name}"
+        return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     return None

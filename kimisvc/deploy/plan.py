@@ -68,6 +68,7 @@ class Situation:
     standing: Standing
     installed: Mapping[str, str | None]
     ours: Mapping[str, str]
+    foreign: frozenset[str]
     service: UnitState
     gate: UnitState
     accepted: bool
@@ -110,9 +111,9 @@ def _decide(  # noqa: PLR0911 - a list of cases, each with its answer
 
 
 def _hand_edits(now: Situation, wished: Mapping[str, str]) -> tuple[HandEdit, ...]:
-    """A unit was edited by hand when it is neither what we wrote nor what we would write."""
+    """A unit was edited by hand when no generation wrote it so, and we would not either."""
     return tuple(
         HandEdit(name, unified(now.ours.get(name, ""), text, f"{name} by kimisvc", f"{name} now"))
         for name, text in now.installed.items()
-        if text is not None and text not in (now.ours.get(name), wished.get(name))
+        if text is not None and name in now.foreign and text != wished.get(name)
     )

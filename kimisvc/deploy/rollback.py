@@ -35,25 +35,26 @@ def for_unit(box: Box) -> RollbackRow | None:
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
-        current = box.generations.current()
+        current = box.generations.current_number()
         if current is None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
         if not _has_failed(box):
             return None
         why = _failure(box, current)
         accepted = box.generations.accepted()
-        obstacle = _obstacle(current, accepted)
+        obstacle = _obstacle(box, current, accepted)
         copies: tuple[Path, ...] = ()
         if obstacle or accepted is None:
-            row = RollbackRow(box.now(), current.number, None, f"{why}; {obstacle}")
+            row = RollbackRow(box.now(), current, None, f"{why}; {obstacle}")
             outcome = Outcome.NOT_RESTORED
         else:
             copies, _ = _restore(box, accepted)
             kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
-            row = RollbackRow(box.now(), current.number, accepted.number, why + kept)
+            row = RollbackRow(box.now(), current, accepted.number, why + kept)
             outcome = Outcome.ROLLED_BACK
+        box.history.mend(box.now())
         box.history.add_rollback(row)
-        box.history.close_applies(current.number, box.now(), outcome.value, outcome.exit_status)
+        box.history.close_applies(current, box.now(), outcome.value, outcome.exit_status)
         return row
 
 
@@ -64,11 +65,11 @@ def to_generation(
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
         with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
-            current = box.generations.current()
-            target = box.generations.get(number) if number is not None else _earlier(box, current)
+            box.history.mend(box.now())
+            previous = box.generations.current_number()
+            target = box.generations.get(number) if number is not None else _earlier(box, previous)
             since = box.history.sequence()
             reporter.step(f"restoring generation {target.label}")
-            previous = current.number if current else None
             row = ApplyRow(
                 box.now(), None, target.number, previous, target.profile, actor, (), None, None
             )
@@ -87,12 +88,12 @@ def _restore(box: Box, target: Generation) -> tuple[tuple[Path, ...], tuple[str,
     return copies, switch(box, plan, target, units)
 
 
-def _earlier(box: Box, current: Generation | None) -> Generation:
+def _earlier(box: Box, current: int | None) -> Generation:
     """The last accepted one, or, where that is what runs, the accepted one before it."""
     accepted = box.generations.accepted()
-    if accepted is not None and current is not None and accepted.number != current.number:
+    if accepted is not None and accepted.number != current:
         return accepted
-    here = current.number if current else 0
+    here = current or 0
     proven = {v.generation for v in box.history.verdicts() if v.accepted}
     earlier = sorted((proven & set(box.generations.numbers())) - {here})
     if not earlier:
@@ -105,15 +106,17 @@ def _earlier(box: Box, current: Generation | None) -> Generation:
     return box.generations.get((before or earlier)[-1])
 
 
-def _obstacle(current: Generation, accepted: Generation | None) -> str:
+def _obstacle(box: Box, current: int, accepted: Generation | None) -> str:
     """Why nothing is restored; empty when something can be."""
     if accepted is None:
         return "no generation was ever accepted, so there is nothing to go back to"
-    if accepted.number == current.number:
-        return f"generation {current.label} is itself the last accepted one; left as it is"
-    if current.settings().service.on_fail is OnFail.KEEP:
-        return 'the profile says on_fail = "keep"; left as it is'
-    return ""
+    if accepted.number == current:
+        return f"generation {accepted.label} is itself the last accepted one; left as it is"
+    try:
+        keep = box.generations.get(current).settings().service.on_fail is OnFail.KEEP
+    except KimisvcError:
+        keep = False  # damaged: what cannot be read cannot ask to be kept
+    return 'the profile says on_fail = "keep"; left as it is' if keep else ""
 
 
 def _has_failed(box: Box) -> bool:
@@ -130,7 +133,7 @@ def _has_failed(box: Box) -> bool:
     return gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
 
 
-def _failure(box: Box, current: Generation) -> str:
+def _failure(box: Box, current: int) -> str:
     service = box.systemd.state(box.layout.units.service)
     if service.active_state == "failed":
         starts = service.restarts + 1
@@ -144,5 +147,5 @@ def _failure(box: Box, current: Generation) -> str:
         verdicts = box.history.verdicts(limit=5)
     except KimisvcError as error:
         return f"the gate said FAIL ({error.message})"
-    newest = next((v for v in verdicts if v.generation == current.number), None)
+    newest = next((v for v in verdicts if v.generation == current), None)
     return newest.verdict.reason if newest else "the gate said FAIL"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import SWITCH_WAIT, Box
+from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed
 from kimisvc.deploy.history import Accepted
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.owed import owed
@@ -81,8 +81,8 @@ def _accept(box: Box, record: GateRecord) -> str:
         return f"not accepted: generation {record.generation} is not the current one any more"
     if box.systemd.state(names.service).invocation_id != record.invocation:
         return "not accepted: the start that was proven runs no more"
-    if owed(box.layout, box.boot) is Action.RESTART:
-        return "not accepted: what was proven is older than the units on disk"
+    if owed(box.layout, box.boot) is Action.RESTART or not is_installed(box, current):
+        return "not accepted: what was proven is not what the units on disk say"
     box.generations.accept(current)
     box.systemd.reset_failed(names.service)
     return ""

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import Box, installed_units
 from kimisvc.deploy.follow import read_progress
-from kimisvc.records import Phase
+from kimisvc.errors import KimisvcError
+from kimisvc.records import Phase, UnitFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import RollbackRow, StartRow, VerdictRow
     from kimisvc.records import Progress, UnitState
@@ -43,27 +46,54 @@ class Status:
 
 
 def read_status(box: Box) -> Status:
-    """Given a box, return its status. Raise KimisvcError when it cannot be read."""
+    """Given a box, return its status. Raise KimisvcError when systemd cannot be asked.
+
+    State that is damaged is told as such, beside all that can still be read.
+    """
     names = box.layout.units
-    current = box.generations.current()
+    current = box.generations.sound_current()
     service = box.systemd.state(names.service)
     gate = box.systemd.state(names.gate)
     progress = read_progress(box.layout) if gate.active_state == "activating" else None
-    starts = box.history.starts(limit=20)
-    verdicts = box.history.verdicts(limit=20)
+    if progress is not None and progress.invocation != service.invocation_id:
+        progress = None
+    troubles = list(drift(box, current, service))
+    if current is None and box.generations.current_number() is not None:
+        number = box.generations.current_number()
+        troubles.append(f"generation {number}, the current one, is damaged: apply a profile")
+    starts, verdicts, rollbacks = _past(box, troubles)
     return Status(
         instance=box.layout.instance,
         current=current,
-        accepted=box.generations.accepted(),
+        accepted=_accepted(box, troubles),
         service=service,
         gate=gate,
         rollback=box.systemd.state(names.rollback),
         progress=progress,
         start=next((s for s in starts if s.invocation == service.invocation_id), None),
         verdict=next((v for v in verdicts if v.invocation == service.invocation_id), None),
-        last_rollback=next(iter(box.history.rollbacks(limit=1)), None),
-        drift=drift(box, current, service),
+        last_rollback=next(iter(rollbacks), None),
+        drift=tuple(troubles),
     )
+
+
+def _past(
+    box: Box, troubles: list[str]
+) -> tuple[Sequence[StartRow], Sequence[VerdictRow], Sequence[RollbackRow]]:
+    history = box.history
+    try:
+        return history.starts(limit=20), history.verdicts(limit=20), history.rollbacks(limit=1)
+    except KimisvcError as error:
+        troubles.append(f"the history cannot be read: {error.message}")
+        return (), (), ()
+
+
+def _accepted(box: Box, troubles: list[str]) -> Generation | None:
+    try:
+        return box.generations.accepted()
+    except KimisvcError as error:
+        troubles.append(f"the accepted generation is damaged: {error.message}")
+        return None
 
 
 def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str, ...]:
@@ -71,11 +101,17 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
     if current is None:
         return ()
     there = installed_units(box.layout)
+    try:
+        units = current.units()
+    except KimisvcError as error:
+        return (error.message,)
     found = []
-    for unit in current.units():
+    for unit in units:
         text = there.get(unit.name)
         if text is None:
             found.append(f"{unit.name} is missing")
+        elif text != unit.text and box.generations.wrote(UnitFile(unit.name, text)):
+            found.append(f"{unit.name} is that of another generation")
         elif text != unit.text:
             found.append(f"{unit.name} was edited by hand")
     if service.needs_reload:

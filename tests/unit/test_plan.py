@@ -22,7 +22,8 @@ WANTED = (
 )
 TEXTS = {unit.name: unit.text for unit in WANTED}
 RUNS = Situation(
-    names=NAMES, standing=Standing.SAME, installed=TEXTS, ours=TEXTS, service=ACTIVE, gate=IDLE,
+    names=NAMES, standing=Standing.SAME, installed=TEXTS, ours=TEXTS, foreign=frozenset(),
+    service=ACTIVE, gate=IDLE,
     accepted=True,
 )  # fmt: skip
 NOTHING_THERE = dict.fromkeys(TEXTS)
@@ -83,7 +84,11 @@ def test_after_an_upgrade_of_kimisvc_the_same_profile_rewrites_its_units() -> No
 
 
 def test_a_unit_that_is_not_what_we_wrote_was_edited_by_hand() -> None:
-    edited = replace(RUNS, installed={**TEXTS, NAMES.service: SERVICE + "Nice=5\n"})
+    edited = replace(
+        RUNS,
+        installed={**TEXTS, NAMES.service: SERVICE + "Nice=5\n"},
+        foreign=frozenset({NAMES.service}),
+    )
     plan = make_plan(edited, WANTED)
     (edit,) = plan.hand_edits
     assert edit.unit == NAMES.service
@@ -92,7 +97,11 @@ def test_a_unit_that_is_not_what_we_wrote_was_edited_by_hand() -> None:
 
 def test_a_unit_that_somebody_else_put_there_counts_as_edited_too() -> None:
     foreign = replace(
-        RUNS, standing=Standing.FIRST, ours={}, installed={**NOTHING_THERE, NAMES.service: "[X]\n"}
+        RUNS,
+        standing=Standing.FIRST,
+        ours={},
+        installed={**NOTHING_THERE, NAMES.service: "[X]\n"},
+        foreign=frozenset({NAMES.service}),
     )
     assert [edit.unit for edit in make_plan(foreign, WANTED).hand_edits] == [NAMES.service]
 
@@ -101,6 +110,7 @@ def test_the_target_of_another_instance_is_no_edit() -> None:
     second = replace(
         RUNS, standing=Standing.FIRST, ours={},
         installed={**NOTHING_THERE, NAMES.target: TEXTS[NAMES.target]},
+        foreign=frozenset({NAMES.target}),
     )  # fmt: skip
     assert make_plan(second, WANTED).hand_edits == ()
 
@@ -109,3 +119,10 @@ def test_a_unit_that_is_gone_is_written_again() -> None:
     plan = make_plan(replace(RUNS, installed={**TEXTS, NAMES.rollback: None}), WANTED)
     assert plan.written == (NAMES.rollback,)
     assert plan.hand_edits == ()
+
+
+def test_a_unit_of_another_generation_is_no_edit_but_what_a_cut_off_apply_left() -> None:
+    half = replace(RUNS, installed={**TEXTS, NAMES.service: "# of generation 2\n[Service]\n"})
+    plan = make_plan(half, WANTED)
+    assert plan.hand_edits == ()
+    assert plan.action is Action.RESTART

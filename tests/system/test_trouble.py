@@ -1,0 +1,272 @@
+"""What fails around kimisvc: terminals, operators, disk, D-Bus, journal; each has its outcome."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from stage import EXECUTABLE, Sandbox, Stage, set_the_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def staged(sandbox: Sandbox) -> Sandbox:
+    set_the_stage(sandbox)
+    return sandbox
+
+
+@pytest.fixture
+def stage(staged: Sandbox, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    instance = request.node.name.removeprefix("test_").replace("_", "-")[:30].rstrip("-")
+    stage = Stage(staged, instance)
+    yield stage
+    stage.stop()
+
+
+SIGNALLED = """
+import signal, subprocess, sys
+path, unit, number = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+with open("/tmp/said", "w") as said:
+    apply = subprocess.Popen(["kimisvc", "apply", path], stdout=said, stderr=said)
+for _ in range(500):
+    if subprocess.run(["systemctl", "is-active", "-q", unit]).returncode == 0:
+        break
+apply.send_signal(int(number))
+print(apply.wait())
+print(open("/tmp/said").read())
+"""
+
+
+def signalled(stage: Stage, path: str, number: signal.Signals) -> tuple[int, str]:
+    """Apply, send apply a signal once vLLM loads; return its status and what it said."""
+    done = stage.sandbox.run("python3", "-c", SIGNALLED, path, stage.service, str(number.value))
+    status, _, said = done.stdout.partition("\n")
+    return int(status), said
+
+
+def test_ctrl_c_leaves_the_gate_at_work(stage: Stage) -> None:
+    status, said = signalled(stage, stage.profile("left", {"load_seconds": 3.0}), signal.SIGINT)
+    assert status == 130, said
+    assert f"kimisvc status --follow --instance {stage.instance}" in said
+    assert "Traceback" not in said
+    followed = stage.kimisvc("status", "--follow", "--instance", stage.instance, "--json")
+    assert followed.returncode == 0, followed.stderr
+    answer = json.loads(followed.stdout)
+    assert (answer["outcome"], answer["verdict"], answer["generation"]) == ("accepted", "PASS", 1)
+    assert [a["outcome"] for a in stage.history()["applies"]] == ["accepted"]
+
+
+def test_a_lost_terminal_leaves_the_gate_at_work(stage: Stage) -> None:
+    status, _ = signalled(stage, stage.profile("lost", {"load_seconds": 2.0}), signal.SIGHUP)
+    assert status == -signal.SIGHUP
+    assert stage.until(lambda s: s["verdict"] is not None, "decided")["accepted_generation"] == 1
+
+
+def test_follow_when_nothing_is_at_work_shows_the_status(stage: Stage) -> None:
+    stage.apply(stage.profile("calm"))
+    done = stage.kimisvc("status", "--follow", "--instance", stage.instance)
+    assert done.returncode == 0
+    assert "calm" in done.stdout
+
+
+def test_follow_ends_as_the_apply_would_have(stage: Stage) -> None:
+    stage.apply(stage.profile("good"))
+    bad = stage.profile("bad", {"load_seconds": 2.0, "default_answer": "I like trains."})
+    assert stage.kimisvc("apply", bad, "--no-follow").returncode == 0
+    done = stage.kimisvc("status", "--follow", "--instance", stage.instance, "--json")
+    assert done.returncode == 4, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "rolled-back"
+
+
+def test_another_profile_during_a_load_is_judged_by_a_gate_of_its_own(stage: Stage) -> None:
+    slow = {"load_seconds": 4.0}
+    stage.kimisvc("apply", stage.profile("one", slow), "--no-follow")
+    before = stage.status()
+    longer = stage.profile("two", slow, service={"load_timeout": "30s"})
+    status, answer = stage.apply(longer)
+    after = stage.status()
+    assert (status, answer["outcome"], answer["generation"]) == (0, "accepted", 2)
+    assert after["main_pid"] == before["main_pid"]
+    assert after["accepted_generation"] == 2
+
+
+def test_an_inconclusive_start_of_an_accepted_profile_is_proven_by_applying_it(
+    stage: Stage,
+) -> None:
+    path = stage.profile("vague")
+    stage.apply(path)
+    before = stage.status()
+    # Others use the server for as long as this gate looks: nothing can be known.
+    stage.sandbox.run("systemctl", "kill", "--signal=USR2", "--kill-whom=main", stage.service)
+    stage.sandbox.run("systemctl", "restart", stage.service)
+    stage.until(
+        lambda s: s["invocation_id"] != before["invocation_id"] and s["verdict"] is not None,
+        "proven after a restart by hand",
+    )
+    status, answer = stage.apply(path)
+    assert (status, answer["outcome"]) == (0, "unchanged")
+
+
+def test_an_operators_stop_is_respected(stage: Stage) -> None:
+    stage.apply(stage.profile("good"))
+    path = stage.profile("two", {"load_seconds": 20.0})
+    stage.kimisvc("apply", path, "--no-follow")
+    stage.sandbox.run("systemctl", "stop", stage.service)
+    seen = stage.status()
+    assert seen["unit_state"] in ("inactive", "failed")
+    assert (seen["profile"], seen["accepted_generation"]) == ("two", 1)
+
+
+def test_dry_run_and_diff_change_nothing(stage: Stage) -> None:
+    path = stage.profile("dry")
+    for command in (("apply", "--dry-run", path), ("diff", path)):
+        done = stage.kimisvc(*command)
+        assert done.returncode == 0, done.stderr
+        assert "restart vLLM" in done.stdout
+    lies = stage.sandbox.run("ls", "/etc/systemd/system", "/var/lib").stdout
+    assert f"kimisvc-{stage.instance}" not in lies
+    assert stage.status()["generation"] is None
+
+
+def test_probe_measures_what_runs_and_records_nothing(stage: Stage) -> None:
+    stage.apply(stage.profile("probed"))
+    done = stage.kimisvc("probe", "--instance", stage.instance, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == "PASS"
+    assert answer["decode_tok_s"] == pytest.approx(200, rel=0.02)
+    assert answer["engine_decode_tok_s"] == pytest.approx(answer["decode_tok_s"], rel=0.02)
+    assert len(answer["runs"]) == 3
+    assert len(stage.history()["verdicts"]) == 1
+
+
+def test_doctor_says_what_is_in_the_way(stage: Stage) -> None:
+    sound = stage.kimisvc("doctor", stage.profile("sound"))
+    assert sound.returncode == 0, sound.stdout
+    taken = stage.profile("gone", vllm={"executable": EXECUTABLE + "x"})
+    done = stage.kimisvc("doctor", taken)
+    assert done.returncode == 7
+    assert EXECUTABLE + "x" in done.stdout
+
+
+def test_a_key_in_the_secrets_file_reaches_the_probe_and_nothing_else(stage: Stage) -> None:
+    key = "planted-key-5f2c"
+    secrets = f"/etc/kimisvc/{stage.instance}.secrets"
+    stage.sandbox.write(secrets, f"VLLM_API_KEY={key}\n")
+    stage.sandbox.run("chmod", "600", secrets)
+    status, _ = stage.apply(stage.profile("guarded", service={"secrets_file": secrets}))
+    assert status == 0
+    where = f"/etc/systemd/system /var/lib/kimisvc/{stage.instance} /run/kimisvc"
+    found = stage.sandbox.run(
+        "bash", "-c", f"grep -r {key} {where}; journalctl | grep {key}", check=False
+    )
+    assert found.stdout == ""
+    stage.sandbox.run("chmod", "644", secrets)
+    path = stage.profile("open", {"load_seconds": 0.1}, service={"secrets_file": secrets})
+    refused = stage.kimisvc("apply", path)
+    assert refused.returncode == 7
+    assert "chmod 600" in refused.stderr
+    assert key not in refused.stderr
+
+
+def test_a_full_disk_touches_nothing_that_runs(stage: Stage) -> None:
+    stage.apply(stage.profile("one"))
+    before = stage.status()
+    state = f"/var/lib/kimisvc/{stage.instance}"
+    small = f"cp -a {state} /var/kept; mount -t tmpfs -o size=300k tmpfs {state}; cp -a /var/kept/. {state}/"
+    stage.sandbox.run(
+        "bash", "-c", f"{small}; dd if=/dev/zero of={state}/filler bs=4k", check=False
+    )
+    try:
+        done = stage.kimisvc("apply", stage.profile("two", {"load_seconds": 0.1}))
+        after = stage.status()
+    finally:
+        stage.sandbox.run("umount", state)
+        stage.sandbox.run("rm", "-r", "/var/kept")
+    assert done.returncode in (1, 7), done.stderr
+    assert "disk" in done.stderr or "full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert after["main_pid"] == before["main_pid"]
+    assert after["generation"] == 1
+
+
+def test_without_dbus_root_reaches_systemd_all_the_same(stage: Stage) -> None:
+    stage.apply(stage.profile("one"))
+    stage.sandbox.run("systemctl", "stop", "dbus.socket", "dbus.service")
+    try:
+        seen = stage.status()
+    finally:
+        stage.sandbox.run("systemctl", "start", "dbus.socket", "dbus.service")
+    assert seen["unit_state"] == "active"
+
+
+def test_without_a_journal_a_load_is_proven_all_the_same(stage: Stage) -> None:
+    sockets = ("systemd-journald.socket", "systemd-journald-dev-log.socket")
+    stage.sandbox.run("systemctl", "stop", *sockets, "systemd-journald.service", check=False)
+    try:
+        status, answer = stage.apply(stage.profile("mute", {"load_seconds": 0.5}))
+    finally:
+        stage.sandbox.run("systemctl", "start", *sockets, "systemd-journald.service", check=False)
+    assert (status, answer["verdict"]) == (0, "PASS")
+
+
+def test_a_damaged_history_is_named_and_stops_no_rollback(stage: Stage) -> None:
+    stage.apply(stage.profile("good"))
+    bad = stage.profile("bad", {"load_seconds": 2.0, "default_answer": "I like trains."})
+    stage.kimisvc("apply", bad, "--no-follow")
+    file = f"/var/lib/kimisvc/{stage.instance}/history.sqlite"
+    damage = f"rm -f {file}*; head -c 20000 /dev/urandom > {file}"
+    stage.sandbox.run("bash", "-c", damage)
+    restored = f"readlink /var/lib/kimisvc/{stage.instance}/current"
+    wait = f"for i in $(seq 300); do [ $({restored}) = generations/0001 ] && exit 0; sleep 0.1; done; exit 1"
+    assert stage.sandbox.run("bash", "-c", wait, check=False).returncode == 0
+    done = stage.kimisvc("status", "--instance", stage.instance)
+    assert done.returncode == 0
+    stage.until(lambda s: s["verdict"] == "PASS", "proven again, in a history begun anew")
+    kept = stage.sandbox.run("bash", "-c", f"ls {file}.damaged-*")
+    assert kept.stdout
+
+
+def test_a_damaged_generation_stops_no_rollback_and_no_apply(stage: Stage) -> None:
+    good = stage.profile("good")
+    stage.apply(good)
+    bad = stage.profile("bad", {"load_seconds": 2.0, "default_answer": "I like trains."})
+    stage.kimisvc("apply", bad, "--no-follow")
+    state = f"/var/lib/kimisvc/{stage.instance}"
+    stage.sandbox.run("bash", "-c", f"rm -r {state}/generations/0002")
+    assert "damaged" in stage.kimisvc("status", "--instance", stage.instance).stdout
+    status, answer = stage.apply(good)
+    assert (status, answer["outcome"]) == (0, "accepted")
+    assert stage.status()["profile"] == "good"
+
+
+def test_an_apply_cut_off_in_the_middle_of_the_switch_accepts_nothing(stage: Stage) -> None:
+    stage.apply(stage.profile("one"))
+    before = stage.status()
+    path = stage.profile("two", {"load_seconds": 0.1})
+    cut = (
+        "import os, sys; from kimisvc.deploy import box;"
+        " box.settle_debt = lambda _: None;"
+        " box._set_going = lambda *_: os.kill(os.getpid(), 9);"
+        " from kimisvc.cli.main import run; run(sys.argv[1:])"
+    )
+    python = "/opt/kimisvc/demo/kimisvc/bin/python"
+    killed = stage.sandbox.run(python, "-c", cut, "apply", path, check=False)
+    assert killed.returncode == 128 + 9
+    # The old process runs under the new units; its gate proves it, and that counts for nothing.
+    stage.sandbox.run("systemctl", "start", f"kimisvc-{stage.instance}-gate.service")
+    between = stage.status()
+    assert between["main_pid"] == before["main_pid"]
+    assert (between["generation"], between["accepted_generation"]) == (2, 1)
+    status, answer = stage.apply(path)
+    after = stage.status()
+    assert (status, answer["outcome"]) == (0, "accepted")
+    assert after["main_pid"] != before["main_pid"]
+    assert after["accepted_generation"] == 2
