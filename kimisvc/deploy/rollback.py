@@ -136,7 +136,8 @@ def _has_failed(box: Box) -> bool:
 def _failure(box: Box, current: int) -> str:
     service = box.systemd.state(box.layout.units.service)
     if service.active_state == "failed":
-        starts = service.restarts + 1
+        # systemd counts the restart that the start limit refused as one too.
+        starts = max(1, service.restarts)
         how = (
             f"the service gave up after {starts} start{'s' if starts > 1 else ''}"
             f" ({service.result}, exit status {service.exec_main_status})"

@@ -164,7 +164,9 @@ def test_never_ready_meets_the_deadline(stage: Stage) -> None:
 
 def test_start_limit_hit(stage: Stage) -> None:
     stage.apply(stage.profile("good"))
-    status, answer = stage.apply(stage.profile("dying", {"die_during_load": 1}))
+    status, answer = stage.apply(
+        stage.profile("dying", {"die_during_load": 1, "load_seconds": 2.0})
+    )
     assert (status, answer["outcome"]) == (4, "rolled-back")
     assert "gave up after 2 starts" in answer["reason"]
     assert "Engine core initialization failed" in answer["reason"]
