@@ -96,6 +96,7 @@ class Live:
         """Given what begins, write a line above the bars and forget the bars of before."""
         for task in self._tasks.values():
             self._bars.stop_task(task)  # type: ignore[arg-type]  # an int rich gave us
+        self._tasks.clear()
         self._bars.console.print(f"kimisvc: {text}", markup=False, highlight=False)
 
     def progress(self, progress: Progress) -> None:
