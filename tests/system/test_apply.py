@@ -194,7 +194,7 @@ def test_start_failed_on_the_first_install(stage: Stage) -> None:
 def test_operator_killed_in_the_middle_of_a_load(stage: Stage) -> None:
     path = stage.profile("lonely", {"load_seconds": 3.0})
     begin = f"kimisvc apply {path} & pid=$!"
-    loading = f"for i in $(seq 500); do systemctl is-active -q {stage.service} && break; done"
+    loading = f"timeout 30 bash -c 'until systemctl is-active -q {stage.service}; do :; done'"
     end = "kill -KILL $pid; wait $pid"
     stage.sandbox.run("bash", "-c", f"{begin}; {loading}; {end}", check=False)
     seen = stage.until(lambda s: s["verdict"] is not None, "decided")

@@ -35,9 +35,8 @@ path, unit, number = sys.argv[1:]
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 with open("/tmp/said", "w") as said:
     apply = subprocess.Popen(["kimisvc", "apply", path], stdout=said, stderr=said)
-for _ in range(500):
-    if subprocess.run(["systemctl", "is-active", "-q", unit]).returncode == 0:
-        break
+wait = "until systemctl is-active -q $0; do :; done"
+subprocess.run(["timeout", "30", "bash", "-c", wait, unit], check=True)
 apply.send_signal(int(number))
 print(apply.wait())
 print(open("/tmp/said").read())
@@ -225,7 +224,7 @@ def test_a_damaged_history_is_named_and_stops_no_rollback(stage: Stage) -> None:
     damage = f"rm -f {file}*; head -c 20000 /dev/urandom > {file}"
     stage.sandbox.run("bash", "-c", damage)
     restored = f"readlink /var/lib/kimisvc/{stage.instance}/current"
-    wait = f"for i in $(seq 300); do [ $({restored}) = generations/0001 ] && exit 0; sleep 0.1; done; exit 1"
+    wait = f"timeout 30 bash -c 'until [ $({restored}) = generations/0001 ]; do sleep 0.1; done'"
     assert stage.sandbox.run("bash", "-c", wait, check=False).returncode == 0
     done = stage.kimisvc("status", "--instance", stage.instance)
     assert done.returncode == 0
