@@ -75,7 +75,8 @@ class Stage:
                 "max_tokens": 32, "prompt_tokens": 16, "warmup": 1, "min_runs": 3, "max_runs": 5,
                 "precision": 0.1, "timeout": "5s",
             },
-            "gate": {"decode_tok_s": ">100~150"},
+            # Far under the 200 tok/s that the stand-in gives: a busy machine is no slow server.
+            "gate": {"decode_tok_s": ">60~100"},
             "golden": {"prompt": "What is the capital of France?", "expect": "Paris"},
         }  # fmt: skip
         for table, values in sections.items():
