@@ -70,12 +70,17 @@ def installed_units(layout: Layout) -> dict[str, str | None]:
     return texts
 
 
-def survey(box: Box, resolved: str) -> Situation:
-    """Given the resolved profile that is wanted, read all of the box that a plan is made from."""
+def survey(box: Box, resolved: str, units: Sequence[UnitFile]) -> Situation:
+    """Given the resolved profile and the units that are wanted, read all a plan is made from.
+
+    Another kimisvc can make other units of the same profile: that is another
+    generation too, since a generation never changes.
+    """
     current = box.generations.sound_current()
     accepted = box.generations.accepted()
     standing = Standing.OTHER
-    if current is not None and current.resolved() == resolved:
+    wanted = {unit.name: unit.text for unit in units}
+    if current is not None and current.resolved() == resolved and _texts(current) == wanted:
         standing = Standing.SAME
     elif box.generations.current_number() is None:
         standing = Standing.FIRST
@@ -121,7 +126,7 @@ def _proven(box: Box, service: UnitState) -> bool:
 
 def plan_for(box: Box, resolved: str, units: Sequence[UnitFile]) -> Plan:
     """Given a resolved profile and its units, return what applying it would do."""
-    return make_plan(survey(box, resolved), units)
+    return make_plan(survey(box, resolved, units), units)
 
 
 def is_installed(box: Box, generation: Generation) -> bool:
@@ -197,9 +202,10 @@ def _set_going(box: Box, plan: Plan) -> tuple[str, ...]:
     """
     names = box.layout.units
     restarted = restarts(plan, names)
+    if not restarted:
+        return ()  # and no failure is forgotten that a rollback is about to look at
     for name in (names.service, names.gate, names.rollback):
         box.systemd.reset_failed(name)
-    if restarted:
-        # The first brings the gate with it, where both are named.
-        box.systemd.restart(restarted[0])
+    # The first brings the gate with it, where both are named.
+    box.systemd.restart(restarted[0])
     return restarted

@@ -3,7 +3,7 @@
 Were apply or rollback to die in between (a kill, a power cut, systemd too
 busy), the units on disk would not be those of the process that runs. What is
 owed is done by the next apply, and nothing is accepted until then. After a
-boot nothing is owed: every process was then started from the units on disk.
+boot only the gate is owed: every process was then started from the units on disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def owed(layout: Layout, boot: str) -> Action | None:
     path = _note(layout)
     try:
         note = json.loads(files.read_text(path))
-        return Action[note["action"]] if note["boot"] == boot else None
+        # After a boot every process runs from the units on disk; only a proof can be owed.
+        return Action[note["action"]] if note["boot"] == boot else Action.GATE
     except KimisvcError:
         return None  # no note, nothing owed
     except (ValueError, KeyError, TypeError):

@@ -79,7 +79,10 @@ class Situation:
 def make_plan(situation: Situation, wanted: Sequence[UnitFile]) -> Plan:
     """Given the situation on the box and the units wanted, return what to do about it."""
     comparisons = compare(situation.installed, wanted)
-    action, why = _decide(situation, comparisons)
+    # What runs was started from what the current generation wrote, whatever somebody, or an
+    # apply that was cut off, has put on disk since.
+    since = compare(situation.ours, wanted) if situation.ours else ()
+    action, why = _decide(situation, (*comparisons, *since))
     wished = {unit.name: unit.text for unit in wanted}
     return Plan(action, situation.standing, comparisons, _hand_edits(situation, wished), why)
 

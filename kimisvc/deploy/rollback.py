@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Following, keep_ending, wait_for
-from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, switch
+from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed, keep_copies, plan_for, switch
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Outcome
+from kimisvc.deploy.plan import Action
 from kimisvc.deploy.record import printable
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
@@ -48,7 +49,7 @@ def for_unit(box: Box) -> RollbackRow | None:
             row = RollbackRow(box.now(), current, None, f"{why}; {obstacle}")
             outcome = Outcome.NOT_RESTORED
         else:
-            copies, _ = _restore(box, accepted)
+            copies, _, _ = _restore(box, accepted)
             kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
             row = RollbackRow(box.now(), current, accepted.number, why + kept)
             outcome = Outcome.ROLLED_BACK
@@ -74,18 +75,21 @@ def to_generation(
                 box.now(), None, target.number, previous, target.profile, actor, (), None, None
             )
             begun = box.history.begin_apply(row)
-            copies, restarted = _restore(box, target)
-        ending = wait_for(box, target, restarted, since, following, reporter)
+            copies, restarted, action = _restore(box, target)
+            if action is Action.RECORD:
+                box.generations.accept(target)
+        begun_at_all = ("gate",) if action is Action.FOLLOW else restarted
+        ending = wait_for(box, target, begun_at_all, since, following, reporter)
         keep_ending(box, begun, ending)
         return Applied(ending, target.number, previous, restarted, None, copies)
 
 
-def _restore(box: Box, target: Generation) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Make a generation the installed one; return copies of edited units, and what restarted."""
+def _restore(box: Box, target: Generation) -> tuple[tuple[Path, ...], tuple[str, ...], Action]:
+    """Make a generation the installed one; return copies of edits, what restarted, and the action."""
     units = target.units()
     plan = plan_for(box, target.resolved(), units)
     copies = keep_copies(box, plan)
-    return copies, switch(box, plan, target, units)
+    return copies, switch(box, plan, target, units), plan.action
 
 
 def _earlier(box: Box, current: int | None) -> Generation:
@@ -110,7 +114,7 @@ def _obstacle(box: Box, current: int, accepted: Generation | None) -> str:
     """Why nothing is restored; empty when something can be."""
     if accepted is None:
         return "no generation was ever accepted, so there is nothing to go back to"
-    if accepted.number == current:
+    if accepted.number == current and is_installed(box, accepted):
         return f"generation {accepted.label} is itself the last accepted one; left as it is"
     try:
         keep = box.generations.get(current).settings().service.on_fail is OnFail.KEEP
@@ -122,15 +126,16 @@ def _obstacle(box: Box, current: int, accepted: Generation | None) -> str:
 def _has_failed(box: Box) -> bool:
     """Whether the service gave up, or the gate ended with FAIL; systemd knows, whatever the disk.
 
-    A service that failed while it was stopped for a restart has that restart
-    as its job; one that is inactive was stopped by somebody, who meant it. A
-    new apply resets the gate's failure before it restarts anything.
+    A unit that failed and has a job is being started anew, by an apply that
+    came in between: what failed was the one before. A service that is inactive
+    was stopped by somebody, who meant it.
     """
     names = box.layout.units
     service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
     if service.active_state == "failed" and not service.job:
         return True
-    return gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
+    said_fail = gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
+    return said_fail and not gate.job
 
 
 def _failure(box: Box, current: int) -> str:

@@ -28,6 +28,8 @@ NEEDED_FOR = {
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from stage import Stage, set_the_stage  # noqa: E402 - found only after the line above
+
 
 def why_not(marker: str) -> str:
     """Given a marker, say why its tests cannot run here; empty if they can."""
@@ -126,3 +128,19 @@ def another() -> Iterator[Box]:
         yield box
     finally:
         box.stop()
+
+
+@pytest.fixture(scope="session")
+def staged(sandbox: Box) -> Box:
+    """The sandbox with the stand-in and a model folder in it."""
+    set_the_stage(sandbox)
+    return sandbox
+
+
+@pytest.fixture
+def stage(staged: Box, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """An instance of the test's own, named after it, stopped at its end."""
+    instance = request.node.name.removeprefix("test_").replace("_", "-")[:30].rstrip("-")
+    stage = Stage(staged, instance)
+    yield stage
+    stage.stop()

@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
-from stage import Sandbox, Stage, set_the_stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from stage import Stage
 
 pytestmark = pytest.mark.system
 
 WRONG_ANSWER = {"default_answer": "I like trains."}
-
-
-@pytest.fixture(scope="module")
-def staged(sandbox: Sandbox) -> Sandbox:
-    set_the_stage(sandbox)
-    return sandbox
-
-
-@pytest.fixture
-def stage(staged: Sandbox, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    instance = request.node.name.removeprefix("test_").replace("_", "-")[:30].rstrip("-")
-    stage = Stage(staged, instance)
-    yield stage
-    stage.stop()
 
 
 def test_first_install(stage: Stage) -> None:

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
-from stage import EXECUTABLE, Sandbox, Stage, set_the_stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from stage import EXECUTABLE, Stage
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture(scope="module")
-def staged(sandbox: Sandbox) -> Sandbox:
-    set_the_stage(sandbox)
-    return sandbox
-
-
-@pytest.fixture
-def stage(staged: Sandbox, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    instance = request.node.name.removeprefix("test_").replace("_", "-")[:30].rstrip("-")
-    stage = Stage(staged, instance)
-    yield stage
-    stage.stop()
 
 
 SIGNALLED = """

@@ -126,3 +126,17 @@ def test_a_unit_of_another_generation_is_no_edit_but_what_a_cut_off_apply_left()
     plan = make_plan(half, WANTED)
     assert plan.hand_edits == ()
     assert plan.action is Action.RESTART
+
+
+def test_units_put_on_disk_by_somebody_else_are_no_proof_that_they_run() -> None:
+    placed = {**TEXTS, NAMES.service: SERVICE.replace("kimi", "other")}
+    wanted = tuple(UnitFile(name, text) for name, text in placed.items())
+    there = replace(RUNS, installed=placed, standing=Standing.OTHER)
+    assert make_plan(there, wanted).action is Action.RESTART
+
+
+def test_a_gate_unit_that_a_cut_off_apply_left_is_no_proof_either() -> None:
+    placed = {**TEXTS, NAMES.gate: GATE.replace("sha256:1", "sha256:2")}
+    wanted = tuple(UnitFile(name, text) for name, text in placed.items())
+    there = replace(RUNS, installed=placed, standing=Standing.OTHER)
+    assert make_plan(there, wanted).action is Action.GATE
