@@ -177,6 +177,53 @@ class Profile:
     canary: CanarySettings | None = None
 
 
+# --------------------------------------------------------------------- what vLLM knows
+
+
+class OptionKind(Enum):
+    """What an option of `vllm serve` takes."""
+
+    FLAG = "nothing, or no- before its name"
+    INTEGER = "a whole number"
+    NUMBER = "a number"
+    TEXT = "a string"
+    JSON = "a table"
+
+
+@dataclass(frozen=True, slots=True)
+class VllmOption:
+    """One option of `vllm serve`, named without its leading dashes.
+
+    `aliases` are its other names, short ones too ("tp"); `many`: it takes
+    several values; `default` is as its help prints it, "" where it says none.
+    """
+
+    name: str
+    kind: OptionKind
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    many: bool = False
+    default: str = ""
+    help: str = ""
+
+
+class KnownFrom(Enum):
+    """Where knowledge of a vLLM is from: itself, or the table that ships with kimisvc."""
+
+    ASKED = "asked"
+    SHIPPED = "shipped"
+
+
+@dataclass(frozen=True, slots=True)
+class VllmKnowledge:
+    """What one version of vLLM knows: its options by name, and its VLLM_* variables."""
+
+    version: str
+    known_from: KnownFrom
+    options: Mapping[str, VllmOption]
+    variables: frozenset[str]
+
+
 # --------------------------------------------------------------------- units
 
 

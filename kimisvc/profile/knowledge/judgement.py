@@ -1,0 +1,18 @@
+"""How a setting is judged: what it may cost, why, and who says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kimisvc.records import Risk
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The risk of one setting with its value: one sentence of why, and its source."""
+
+    risk: Risk
+    why: str
+    source: str
