@@ -959,8 +959,9 @@ def load(server: FakeVllm) -> None:
             os._exit(script.die_during_load)
     took = time.monotonic() - began
     vllm_log(f"Loading weights took {took:.2f} seconds", "default_loader.py:501", "Worker")
+    # Not signal.pause(): a signal just before it would set its flag and never wake it.
     while script.never_ready:
-        signal.pause()
+        server.closing.wait(0.05)
 
 
 def listen(server: FakeVllm) -> None:
