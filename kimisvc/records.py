@@ -377,6 +377,12 @@ class Proof:
     notes: tuple[str, ...] = ()
 
 
+SPARE_TRIES = 5
+"""Repeats of a disturbed probe request for which every deadline of the gate leaves room."""
+IDLE_PATIENCE = 30.0
+"""How long a probe request may wait for other requests to end (s)."""
+
+
 # --------------------------------------------------------------------- progress
 
 

@@ -15,7 +15,9 @@ from kimisvc.errors import KimisvcError, PreflightRefusedError, ProfileRefusedEr
 if TYPE_CHECKING:
     from kimisvc.deploy.apply import Checks, Wish
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.outcome import Applied
+    from kimisvc.deploy.plan import Plan
 
 
 @click.command()
@@ -108,19 +110,36 @@ def _checks(box: Box) -> Checks:
 
 
 def _show_plan(box: Box, wish: Wish, form: Form) -> None:
-    from kimisvc.cli.plan import plan_json, plan_text
+    from kimisvc.cli.plan import plan_text
     from kimisvc.deploy.box import plan_for
 
     plan = plan_for(box, wish.resolved, wish.units)
-    if form is Form.JSON:
-        emit_json(plan_json(plan))
-        return
     current = box.generations.sound_current()
+    if form is Form.JSON:
+        emit_json(planned_json(plan, current, box))
+        return
     try:
         before = current.settings() if current else None
     except KimisvcError:
         before = None  # a generation of another kimisvc: the units still tell
     click.echo(plan_text(plan, before, wish.profile))
+
+
+def planned_json(plan: Plan, current: Generation | None, box: Box) -> dict[str, Any]:
+    """Given what an apply would do, return its JSON object: the keys of an apply, and the plan."""
+    from kimisvc.cli.plan import plan_json
+    from kimisvc.deploy.box import restarts
+
+    return {
+        "outcome": "planned",
+        **verdict_json(None),
+        "generation": None,
+        "previous_generation": current.number if current else None,
+        "restarted": [],
+        "exit": 0,
+        "would_restart": list(restarts(plan, box.layout.units)),
+        **plan_json(plan),
+    }
 
 
 def applied_json(done: Applied) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def speed(interval: Interval | None) -> str:
     """Given a decode throughput, return it with its interval: `81.4 tok/s (81.1 to 81.7)`."""
     if interval is None:
         return "not measured"
-    return f"{interval.mean:.4g} tok/s ({interval.low:.4g} to {interval.high:.4g})"
+    low = max(0.0, interval.low)  # no speed is negative, however little is known of it
+    return f"{interval.mean:.4g} tok/s ({low:.4g} to {interval.high:.4g})"
 
 
 def moment(at: float) -> str:

@@ -22,17 +22,19 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 def plan_text(plan: Plan, before: Profile | None, wanted: Profile) -> str:
     """Given a plan and the two profiles, return what would happen: settings, units, processes."""
     from kimisvc.profile.differences import differences
+    from kimisvc.render.compare import Change
 
-    lines = []
+    lines = [f"would do: {plan.action.value} ({plan.why})"]
     if before is not None:
-        lines += [f"  {key}: {old} -> {new}" for key, old, new in differences(before, wanted)]
-        if lines:
-            lines.insert(0, f"settings, from {before.name} to {wanted.name}:")
+        settings = [f"  {key}: {old} -> {new}" for key, old, new in differences(before, wanted)]
+        if settings:
+            lines += [f"settings, from {before.name} to {wanted.name}:", *settings]
     for unit in plan.units:
-        if unit.diff:
+        if unit.change is Change.NEW:
+            lines.append(f"{unit.name}: new (kimisvc render shows its text)")
+        elif unit.diff:
             lines += [f"{unit.name}: {unit.change.value}", unit.diff.rstrip("\n")]
     for edit in plan.hand_edits:
         lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite:")
         lines.append(edit.diff)
-    lines.append(f"would do: {plan.action.value} ({plan.why})")
     return "\n".join(lines)

@@ -159,7 +159,7 @@ def _carry_out(
     if plan.action is Action.RECORD:
         ending = Ending(Outcome.RECORDED, plan.why)
     else:
-        ending = wait_for(box, generation, ("gate",), since, wish.following, reporter)
+        ending = wait_for(box, generation, plan.action, since, wish.following, reporter)
     keep_ending(box, begun, ending)
     return Applied(ending, generation.number, row.previous, restarted, before, copies)
 
@@ -167,16 +167,16 @@ def _carry_out(
 def wait_for(
     box: Box,
     generation: Generation,
-    restarted: tuple[str, ...],
+    begun: Action,
     since: int,
     following: Following,
     reporter: Reporter,
 ) -> Ending:
-    """Given what was begun, follow it to its end where that is asked for.
+    """Given what was begun, follow the gate to its end where one is at work and that is asked for.
 
     Raise LeftAtWorkError on Ctrl-C: what was begun goes on.
     """
-    if not restarted:
+    if begun in (Action.NOTHING, Action.RECORD):
         return Ending(Outcome.UNCHANGED, f"generation {generation.label} runs and is accepted")
     if following is Following.LEAVE:
         return Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")

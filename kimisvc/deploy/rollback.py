@@ -7,6 +7,7 @@ gate differs, the model stays loaded.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Following, keep_ending, wait_for
@@ -44,13 +45,12 @@ def for_unit(box: Box) -> RollbackRow | None:
         why = _failure(box, current)
         accepted = box.generations.accepted()
         obstacle = _obstacle(box, current, accepted)
-        copies: tuple[Path, ...] = ()
         if obstacle or accepted is None:
             row = RollbackRow(box.now(), current, None, f"{why}; {obstacle}")
             outcome = Outcome.NOT_RESTORED
         else:
-            copies, _, _ = _restore(box, accepted)
-            kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
+            restored = _restore(box, accepted)
+            kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in restored.copies)
             row = RollbackRow(box.now(), current, accepted.number, why + kept)
             outcome = Outcome.ROLLED_BACK
         box.history.mend(box.now())
@@ -75,21 +75,29 @@ def to_generation(
                 box.now(), None, target.number, previous, target.profile, actor, (), None, None
             )
             begun = box.history.begin_apply(row)
-            copies, restarted, action = _restore(box, target)
-            if action is Action.RECORD:
+            restored = _restore(box, target)
+            if restored.action is Action.RECORD:
                 box.generations.accept(target)
-        begun_at_all = ("gate",) if action is Action.FOLLOW else restarted
-        ending = wait_for(box, target, begun_at_all, since, following, reporter)
+        ending = wait_for(box, target, restored.action, since, following, reporter)
         keep_ending(box, begun, ending)
-        return Applied(ending, target.number, previous, restarted, None, copies)
+        return Applied(ending, target.number, previous, restored.restarted, None, restored.copies)
 
 
-def _restore(box: Box, target: Generation) -> tuple[tuple[Path, ...], tuple[str, ...], Action]:
-    """Make a generation the installed one; return copies of edits, what restarted, and the action."""
+@dataclass(frozen=True, slots=True)
+class _Restored:
+    """What a restore did: the action, the units started anew, the copies of hand edits."""
+
+    action: Action
+    restarted: tuple[str, ...]
+    copies: tuple[Path, ...]
+
+
+def _restore(box: Box, target: Generation) -> _Restored:
+    """Make a generation the installed one, restarting no more than differs."""
     units = target.units()
     plan = plan_for(box, target.resolved(), units)
     copies = keep_copies(box, plan)
-    return copies, switch(box, plan, target, units), plan.action
+    return _Restored(plan.action, switch(box, plan, target, units), copies)
 
 
 def _earlier(box: Box, current: int | None) -> Generation:

@@ -20,7 +20,16 @@ from kimisvc.measure.outcome import RESPONSES, Broken, Trouble, verdict_of
 from kimisvc.measure.probe import PATH, Request, World, ask, play
 from kimisvc.measure.prompts import fresh_prompt
 from kimisvc.measure.statistics import mean_interval
-from kimisvc.records import GoldenResult, Phase, Profile, Proof, Sample, Verdict, VerdictKind
+from kimisvc.records import (
+    SPARE_TRIES,
+    GoldenResult,
+    Phase,
+    Profile,
+    Proof,
+    Sample,
+    Verdict,
+    VerdictKind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,8 +39,6 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-SPARE_TRIES = 5
-"""Repeats for which `budget` leaves room."""
 DISAGREEMENT = 0.02
 """Relative difference between client's and engine's figure that is worth a note."""
 
@@ -274,4 +281,4 @@ def _running_figure(samples: Sequence[Sample]) -> str:
     interval = mean_interval([sample.decode_tok_s for sample in samples])
     if interval is None:
         return f"{samples[-1].decode_tok_s:.1f} tok/s"
-    return f"{interval.mean:.1f} tok/s ({interval.low:.1f} to {interval.high:.1f})"
+    return f"{interval.mean:.1f} tok/s ({max(0.0, interval.low):.1f} to {interval.high:.1f})"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kimisvc.errors import KimisvcError
 from kimisvc.measure.outcome import Broken, Trouble
 from kimisvc.measure.stream import Answered, Api, read_answer
-from kimisvc.records import EngineCounters, Sample
+from kimisvc.records import IDLE_PATIENCE, EngineCounters, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,8 +26,6 @@ PATH = "/v1/completions"
 
 SETTLE = 2.0
 """How long the counters may lag behind a stream that has ended (s)."""
-IDLE_PATIENCE = 30.0
-"""How long a request waits for others to be done (s)."""
 TICK = 0.02
 
 

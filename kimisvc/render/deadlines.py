@@ -17,16 +17,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kimisvc.records import IDLE_PATIENCE, SPARE_TRIES
+
 if TYPE_CHECKING:
     from kimisvc.records import Profile
 
 READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 MARGIN = 60
 """What every outer deadline leaves for the one within it (s)."""
-SPARE_TRIES = 5
-"""Repeats of a disturbed probe request for which the gate's deadline leaves room."""
-IDLE_PATIENCE = 30
-"""How long a probe request may wait for other requests to end (s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Deadlines:
         one_try = load + math.ceil(service.restart_delay) + stop + MARGIN
         # One question more than written: where reasoning is required, the gate asks one itself.
         requests = probe.warmup + len(profile.golden) + 1 + probe.max_runs + SPARE_TRIES
-        proof = requests * (math.ceil(probe.timeout) + IDLE_PATIENCE)
+        proof = requests * math.ceil(probe.timeout + IDLE_PATIENCE)
         return cls(
             load=load,
             engine_ready=engine_ready,
