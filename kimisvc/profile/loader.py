@@ -32,7 +32,7 @@ from kimisvc.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from kimisvc.profile.problems import KeyPath
@@ -50,13 +50,15 @@ class Checked:
 
     `profile` is None if any problem is an error. `files` are all that were
     looked at, the operator's first; `text` is that one as written ("" if it
-    could not be read).
+    could not be read). `written` names the file that sets each key, and the
+    path it has there.
     """
 
     profile: Profile | None
     problems: tuple[Problem, ...]
     files: tuple[Path, ...]
     text: str
+    written: Mapping[KeyPath, tuple[Path, KeyPath]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,9 @@ def check(path: Path, shipped: Path) -> Checked:
         problems=problems,
         files=tuple(source.file for source in chain.sources),
         text=chain.sources[0].text,
+        written={
+            key: (chain.sources[number].file, at) for key, (number, at) in merged.places.items()
+        },
     )
 
 
