@@ -7,6 +7,7 @@ quick on a busy box.
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 from typing import Any
@@ -55,7 +56,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"kimisvc.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        reserved = keyword.iskeyword(cmd_name)  # `import` is defined as `import_`
+        command: click.Command = getattr(module, f"{cmd_name}_" if reserved else cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
