@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.errors import ProfileRefusedError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from kimisvc.profile.problems import KeyPath
     from kimisvc.profile.sheets import Sheet
-    from kimisvc.profile.sources import Chain
+    from kimisvc.profile.sources import Chain, Source
 
 _DEEP = "tables are one deep in a profile."
 _OWN = {("schema",), ("extends",), ("name",)}
@@ -48,17 +49,25 @@ _OWN = {("schema",), ("extends",), ("name",)}
 class Checked:
     """What became of a profile file.
 
-    `profile` is None if any problem is an error. `files` are all that were
-    looked at, the operator's first; `text` is that one as written ("" if it
-    could not be read). `written` names the file that sets each key, and the
-    path it has there.
+    `profile` is None if any problem is an error. `sources` are all files that
+    were looked at, the operator's first. `written` tells which of them sets
+    each key, by number, and the path it has there.
     """
 
     profile: Profile | None
     problems: tuple[Problem, ...]
-    files: tuple[Path, ...]
-    text: str
-    written: Mapping[KeyPath, tuple[Path, KeyPath]]
+    sources: tuple[Source, ...]
+    written: Mapping[KeyPath, tuple[int, KeyPath]]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files, the operator's first."""
+        return tuple(source.file for source in self.sources)
+
+    @property
+    def text(self) -> str:
+        """The operator's file as written; "" if it could not be read."""
+        return self.sources[0].text
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,8 @@ def check(path: Path, shipped: Path) -> Checked:
     return Checked(
         profile=None if refused else draft,
         problems=problems,
-        files=tuple(source.file for source in chain.sources),
-        text=chain.sources[0].text,
-        written={
-            key: (chain.sources[number].file, at) for key, (number, at) in merged.places.items()
-        },
+        sources=chain.sources,
+        written=MappingProxyType(merged.places),
     )
 
 

@@ -87,7 +87,7 @@ def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str
         "restart_delay": span(service.restart_delay),
         "mounts": [list_word(path) for path in needed if path.startswith("/")],
         "gpus": profile.hardware.gpus,
-        "environment": [environment_assignment(k, v) for k, v in _environment(profile).items()],
+        "environment": [environment_assignment(k, v) for k, v in environment(profile).items()],
         "command": " \\\n    ".join(_lines(exec_program(vllm.executable), argv(profile))),
         "kimisvc": exec_program(str(place.kimisvc)),
         "user": place.user,
@@ -106,8 +106,8 @@ def _paths(service: ServiceSettings) -> dict[str, str]:
     return {name: path_value(path) if path else "" for name, path in paths.items()}
 
 
-def _environment(profile: Profile) -> dict[str, str]:
-    """What vLLM's process gets: our defaults, then [env] in the order the `Profile` has it.
+def environment(profile: Profile) -> dict[str, str]:
+    """Given a profile, return what vLLM's process gets: our defaults, then [env] in its order.
 
     A variable of [env] that is one of ours takes its place, so that none is
     written twice. What the secrets file holds wins over both (systemd.exec(5)).
