@@ -8,9 +8,9 @@ import click
 
 from kimisvc.cli import doors
 from kimisvc.cli.options import Form, as_json, profile_argument
-from kimisvc.cli.output import emit_json, problem_json, speed, table, verdict_json
+from kimisvc.cli.output import emit_json, speed, table, verdict_json
 from kimisvc.cli.profile import usable
-from kimisvc.errors import KimisvcError, PreflightRefusedError, ProfileRefusedError
+from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
     from kimisvc.deploy.apply import Checks, Wish
@@ -34,15 +34,6 @@ def apply(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: F
     throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
     connection, leaves the gate at work: `kimisvc status --follow` shows it again.
     """
-    try:
-        return _command(profile, dry_run, overwrite, no_follow, form)
-    except KimisvcError as error:
-        if form is Form.JSON:
-            emit_json(refusal_json(error))
-        raise
-
-
-def _command(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: Form) -> int:
     from kimisvc.deploy.apply import Following, HandEdits, Wish
     from kimisvc.host.systemd import Systemd
     from kimisvc.profile.resolved import to_toml
@@ -66,24 +57,6 @@ def _command(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form
             _show_plan(box, wish, form)
             return 0
         return _apply(box, wish, form)
-
-
-def refusal_json(error: KimisvcError) -> dict[str, Any]:
-    """Given why an apply did nothing or broke off, return its JSON object."""
-    if isinstance(error, ProfileRefusedError):
-        problems = error.problems
-    else:
-        problems = error.reasons if isinstance(error, PreflightRefusedError) else ()
-    return {
-        "outcome": error.code,
-        "verdict": None,
-        "reason": error.message,
-        "problems": [problem_json(problem) for problem in problems],
-        "generation": None,
-        "previous_generation": None,
-        "restarted": [],
-        "exit": int(error.exit_status),
-    }
 
 
 def _apply(box: Box, wish: Wish, form: Form) -> int:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from kimisvc.cli.output import emit_json, error_json
+from kimisvc.errors import KimisvcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
 
 
 class Form(Enum):
@@ -16,10 +25,28 @@ class Form(Enum):
     JSON = "json"
 
 
-as_json = click.option(
+_json_option = click.option(
     "--json", "form", flag_value=Form.JSON, type=Form, default=Form.TEXT,
     help="Answer with JSON on stdout, for programs.",
 )  # fmt: skip
+
+
+def as_json(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Given a command, return it with --json; programs get an error as JSON on stdout, too.
+
+    An error keeps its words on stderr and its exit status.
+    """
+
+    @functools.wraps(command)
+    def answering(*args: Any, **values: Any) -> Result:
+        try:
+            return command(*args, **values)
+        except KimisvcError as error:
+            if values["form"] is Form.JSON:
+                emit_json(error_json(error))
+            raise
+
+    return _json_option(answering)
 
 
 class Instance(click.ParamType[str]):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kimisvc.errors import KimisvcError, PreflightRefusedError, ProfileRefusedError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -39,6 +41,28 @@ def problem_json(problem: Problem) -> dict[str, Any]:
         "key": problem.key,
         "severity": problem.severity.value,
         "message": problem.message,
+    }
+
+
+def error_json(error: KimisvcError) -> dict[str, Any]:
+    """Given why a command did nothing or broke off, return its JSON object.
+
+    It has the keys of an apply that never began, so that a program reads one form.
+    """
+    if isinstance(error, ProfileRefusedError):
+        problems = error.problems
+    else:
+        problems = error.reasons if isinstance(error, PreflightRefusedError) else ()
+    return {
+        "outcome": error.code,
+        "verdict": None,
+        "reason": error.message,
+        "hint": error.hint,
+        "problems": [problem_json(problem) for problem in problems],
+        "generation": None,
+        "previous_generation": None,
+        "restarted": [],
+        "exit": int(error.exit_status),
     }
 
 

@@ -54,9 +54,13 @@ def check(profile: str, form: Form) -> int:
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Write the units into DIR instead of printing them.",
 )  # fmt: skip
-def render(profile: str, output: Path | None) -> None:
+@as_json
+def render(profile: str, output: Path | None, form: Form) -> None:
     """Print the systemd units that PROFILE becomes. Touches nothing on the host."""
     units = doors.units_of(usable(doors.checked(profile)))
+    if output is None and form is Form.JSON:
+        emit_json({"units": [{"name": unit.name, "text": unit.text} for unit in units]})
+        return
     if output is None:
         click.echo("\n".join(f"# ===== {unit.name}\n{unit.text}" for unit in units), nl=False)
         return
@@ -65,7 +69,10 @@ def render(profile: str, output: Path | None) -> None:
     files.make_folder(output)
     for unit in units:
         files.write_atomic(output / unit.name, unit.text, mode=0o644)
-        click.echo(str(output / unit.name))
+        if form is Form.TEXT:
+            click.echo(str(output / unit.name))
+    if form is Form.JSON:
+        emit_json({"files": [str(output / unit.name) for unit in units]})
 
 
 @click.command()

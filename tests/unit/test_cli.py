@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click import Context
 
-from kimisvc.cli.main import COMMANDS, FOR_UNITS, main
+from kimisvc.cli.main import COMMANDS, FOR_UNITS, kimisvc, main
 from kimisvc.cli.reporter import Live
 from kimisvc.records import Phase, Progress
 from kimisvc.shipped import shipped
@@ -119,6 +120,21 @@ def test_a_refusal_in_json(capsys: pytest.CaptureFixture[str], profile: Path) ->
     answer = json.loads(out)
     assert (status, answer["exit"], answer["outcome"]) == (3, 3, "profile-refused")
     assert answer["problems"]
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in FOR_UNITS])
+def test_a_program_gets_json_whatever_goes_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    found = kimisvc.get_command(Context(kimisvc), command)
+    assert found is not None
+    parameters = [one.name for one in found.params]
+    monkeypatch.setattr("os.geteuid", lambda: 65534)  # "rollback needs root" is an error, too
+    given = ["/no/such/profile.toml"] if "profile" in parameters else []
+    status, out, _ = call(capsys, command, *given, "--json")
+    answer = json.loads(out)
+    assert answer.get("exit", status) == status
+    assert "Traceback" not in out
 
 
 @pytest.mark.parametrize("name", ["a/b", "../../etc", "", "UPPER", "x" * 33])
