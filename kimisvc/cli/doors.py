@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT_INSTANCE = "kimi"
 API_KEY = "VLLM_API_KEY"
+LOCAL_PROFILES = Path("/etc/kimisvc/profiles")
+"""Where an operator keeps the profiles of a box; a bare name is looked for there first."""
 
 
 def installation() -> Installation:
@@ -60,11 +62,21 @@ def checked(path: str) -> Checked:
 
 
 def find_profile(path: str) -> Path:
-    """Given a path or a bare name, return the file: an existing path first, then a shipped name."""
+    """Given a path or a bare name, return the file.
+
+    An existing path goes first, then a profile of the box, then a shipped one.
+    """
     given = Path(path)
-    named = shipped("profiles") / f"{path.removesuffix('.toml')}.toml"
+    if given.name != path:
+        return given
     try:
-        return named if not given.exists() and given.name == path and named.is_file() else given
+        if given.exists():
+            return given
+        named = [
+            folder / f"{path.removesuffix('.toml')}.toml"
+            for folder in (LOCAL_PROFILES, shipped("profiles"))
+        ]
+        return next((file for file in named if file.is_file()), given)
     except OSError:
         return given  # no name a file could have; the check says so
 

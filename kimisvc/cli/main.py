@@ -25,6 +25,7 @@ from kimisvc.errors import (
 COMMANDS = {
     "check": ("profile", "Check a profile: every problem at once, nothing touched."),
     "render": ("profile", "Print the systemd units a profile becomes."),
+    "profiles": ("profiles", "List profiles: which fit this host, and how fast each was here."),
     "diff": ("profile", "Show what apply would change on this box."),
     "apply": ("apply", "Make a profile the running service: install, start, prove, or roll back."),
     "status": ("status", "What runs now, how fast it was, and whether it is what was applied."),

@@ -1,0 +1,93 @@
+"""profiles: what there is, what fits, and what became of it here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kimisvc.cli import doors
+from kimisvc.cli.main import main
+from kimisvc.deploy.catalogue import catalogue
+from kimisvc.deploy.generations import Draft, Generations
+from kimisvc.deploy.layout import Layout
+from kimisvc.profile.resolved import to_toml
+from kimisvc.records import Installation, Problem, Severity
+from kimisvc.shipped import shipped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.records import Profile
+
+TEXT = """schema = 1
+name = "mine"
+[vllm]
+executable = "/opt/vllm/bin/vllm"
+model = "/srv/model"
+"""
+
+
+def fits(profile: Profile) -> tuple[Problem, ...]:
+    del profile
+    return (Problem("no fan in sight", severity=Severity.WARNING),)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Installation:
+    return Installation(
+        tmp_path / "kimisvc", tmp_path / "units", tmp_path / "state", tmp_path / "run"
+    )
+
+
+def test_a_profile_that_was_applied_is_known_by_its_name(
+    tmp_path: Path, place: Installation
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(TEXT)
+    profile = doors.checked(str(file)).profile
+    assert profile is not None
+    generations = Generations(Layout(place, "kimi"))
+    made = generations.add(Draft("mine", TEXT, to_toml(profile), (), {}), 1.0)
+    generations.make_current(made)
+
+    (listed,) = catalogue([file], lambda path: doors.checked(str(path)), fits, place)
+    assert (listed.current, listed.accepted, listed.changed) == (1, None, False)
+    assert listed.in_the_way == ()  # a warning keeps nobody away
+
+    generations.accept(made)
+    file.write_text(TEXT + "port = 8001\n")
+    (listed,) = catalogue([file], lambda path: doors.checked(str(path)), fits, place)
+    assert (listed.current, listed.accepted, listed.changed) == (1, 1, True)
+
+
+def test_every_shipped_profile_is_listed_and_why_it_does_not_fit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["profiles", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["profiles"]
+    assert {one["name"] for one in listed if one["shipped"]} == {
+        file.stem for file in shipped("profiles").glob("*.toml")
+    }
+    assert all(one["fits"] or one["problems"] for one in listed)
+
+
+def test_a_profile_with_a_fault_is_listed_with_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken.toml").write_text(TEXT + "prot = 1\n")
+    assert main(["profiles", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "broken: vllm.prot: unknown key. Did you mean port?" in said
+    assert main(["profiles", str(tmp_path / "nowhere")]) == 1
+    assert "no such file or folder" in capsys.readouterr().err
+
+
+def test_a_bare_name_is_looked_for_on_the_box_before_among_the_shipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doors, "LOCAL_PROFILES", tmp_path)
+    assert doors.find_profile("baseline") == shipped("profiles") / "baseline.toml"
+    (tmp_path / "baseline.toml").write_text(TEXT)
+    assert doors.find_profile("baseline") == tmp_path / "baseline.toml"
