@@ -17,6 +17,7 @@ from kimisvc.profile.consistency import inconsistencies
 from kimisvc.profile.lines import deep_tables, key_lines, line_of
 from kimisvc.profile.nearest import header
 from kimisvc.profile.problems import Finding, key_name
+from kimisvc.profile.secret_signs import WHERE_TO, secrets_in_comments
 from kimisvc.profile.settings import TABLES
 from kimisvc.profile.sheets import sheet_of
 from kimisvc.profile.sources import read_chain
@@ -234,6 +235,12 @@ def _located(chain: Chain, placed: list[tuple[int, Finding]]) -> tuple[Problem, 
                 finding.severity,
             )
             for finding in findings
+        ]
+        named = {problem.line for problem in here}
+        here += [
+            Problem(f"a comment holds what looks like a secret ({what}). {WHERE_TO}", name, line)
+            for line, what in secrets_in_comments(source.text)
+            if line not in named
         ]
         problems += sorted(here, key=lambda problem: problem.line)
     return tuple(dict.fromkeys(problems))

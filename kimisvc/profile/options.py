@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from kimisvc.profile.problems import Finding
-from kimisvc.profile.secret_signs import WHERE_TO, looks_secret, names_a_secret
+from kimisvc.profile.secret_signs import WHERE_TO, secret_in
 from kimisvc.profile.values import refuse_control, shown
 from kimisvc.records import Severity
 
@@ -75,7 +75,7 @@ def option_findings(table: Mapping[str, object]) -> Iterator[Finding]:
     seen: dict[str, str] = {}
     for written, value in table.items():
         path = ("args", written)
-        message = _option_name_problem(written) or _option_value_problem(value)
+        message = _option_name_problem(written) or _option_value_problem(written, value)
         first = seen.setdefault(option_name(written), written)
         if message:
             yield Finding(path, message)
@@ -101,9 +101,10 @@ def _option_name_problem(written: str) -> str:
     return OWNED_OPTIONS.get(option_name(written), "")
 
 
-def _option_value_problem(value: object) -> str:
-    if looks_secret(value):
-        return f"looks like a secret, and every user can read a command line. {WHERE_TO}"
+def _option_value_problem(written: str, value: object) -> str:
+    secret = secret_in(written, value)
+    if secret:
+        return f"looks like a secret ({secret}), and every user can read a command line. {WHERE_TO}"
     try:
         _refuse_unwritable(value, 0)
     except ValueError as error:
@@ -167,8 +168,12 @@ def _variable_problem(name: str, value: object) -> str:
         )
     if name in OWNED_VARIABLES:
         return OWNED_VARIABLES[name]
-    if value and (names_a_secret(name) or looks_secret(value)):
-        return f"looks like a secret, and every user can read the environment of a unit. {WHERE_TO}"
+    secret = secret_in(name, value)
+    if secret:
+        return (
+            f"looks like a secret ({secret}), and every user can read the environment of a unit. "
+            f"{WHERE_TO}"
+        )
     return _variable_value_problem(name, value)
 
 

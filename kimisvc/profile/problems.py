@@ -11,7 +11,9 @@ KeyPath = tuple[str | int, ...]
 """Where in a document: ("gate", "max_ttft"), ("golden", 0, "expect"), ("name",)."""
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Characters that would end or hide a line in a unit, a log or a terminal."""
+"""Characters that would end or hide a line in a log or a terminal."""
+UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+"""Those that no value may hold. A tab is none of them: systemd carries it wherever a blank may stand."""
 
 _LONGEST_NAME = 60
 

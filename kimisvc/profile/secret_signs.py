@@ -1,30 +1,205 @@
 """How a secret that was written into a profile by mistake is known, so that it is never shown.
 
 Profiles, units and command lines can be read by any user of the box; secrets
-belong in the file that `service.secrets_file` names.
+belong in the file that `service.secrets_file` names. A value is known by its
+shape (`redaction.SHAPES`), or by a name that only secrets have. Of names that
+other things have too ("key", "auth") only a value that looks random counts.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from collections import Counter
+from enum import Enum
+from typing import TYPE_CHECKING
 
-_NAME = re.compile(
-    r"(?:.*_)?(?:TOKEN|KEY|SECRET|PASSWD|PASSWORD)|.*PASSWORD", re.IGNORECASE | re.DOTALL
-)
-_VALUE = re.compile(r"\s*(?:hf_|sk-)[A-Za-z0-9]|.*://[^/\s@:]*:[^/\s@]+@", re.DOTALL)
+from kimisvc.redaction import SHAPES, URL_PASSWORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 WHERE_TO = 'Put it in a file of mode 0600 and name that file: [service] secrets_file = "/..."'
 
 
+class Name(Enum):
+    """What a name says of its value."""
+
+    SECRET = "secret"  # noqa: S105 - a word for it
+    PERHAPS = "perhaps"
+    PLAIN = "plain"
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ALWAYS = _words("password passwd passphrase secret secrets apikey credentials authorization")
+"""A name that ends in one of these holds a secret, or where one is."""
+_OF_A_KEY = _words(
+    "api access secret private signing encryption account license master service auth ssh"
+)
+_NO_TOKEN = _words(
+    "bos eos pad unk sep cls mask stop start end begin image video audio special think last first "
+    "next max min num per any every single new bad placeholder prefix suffix implicit"
+)
+"""Before "token": tokens of a model, or a switch, not of a person."""
+_NO_KEY = _words(
+    "public cache sort primary partition routing hash dict config group shard map lookup"
+)
+_PERHAPS = _words("key auth cred creds credential cookie salt pat pass pwd session")
+_TAIL = re.compile(r"\d+|b64|base64|value|string|plain")
+"""Words after the telling one that change nothing: TOKEN_2, SECRET_B64."""
+_NOT_AT_ALL = _words("PWD OLDPWD")
+_SWITCH = re.compile(r"(?i)|[01]|true|false|yes|no|on|off|none|null|auto")
+_PATH = re.compile(r"(?:/[\w.@+-]+){2,}/?|file:.*")
+_RANDOM = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
+_LEAST_ENTROPY = 3.0
+"""Bits a character: English words lie below, base64 and hexadecimal of 16 characters above."""
+_DEEPEST = 16
+_LONGEST_NAME = 40
+
+
+def name_says(name: str) -> Name:
+    """Given the name of a variable, option or key, return what it says of its value."""
+    if name in _NOT_AT_ALL:
+        return Name.PLAIN
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    parts = [part for part in re.split(r"[^A-Za-z0-9]+", spaced.lower()) if part]
+    while len(parts) > 1 and _TAIL.fullmatch(parts[-1]):
+        parts.pop()
+    if parts[-3:] == ["access", "key", "id"]:
+        parts.pop()
+    last, before = (parts or [""])[-1], parts[-2] if len(parts) > 1 else ""
+    if last in _ALWAYS or last.endswith(("password", "passwd", "apikey")):
+        return Name.SECRET
+    if last == "token":
+        return Name.PLAIN if before in _NO_TOKEN else Name.SECRET
+    if last == "key" and (before in _OF_A_KEY or (name.isupper() and before not in _NO_KEY)):
+        return Name.SECRET if before else Name.PERHAPS
+    if last in _PERHAPS:
+        return Name.PLAIN if before in _NO_KEY else Name.PERHAPS
+    return Name.PLAIN
+
+
 def names_a_secret(name: str) -> bool:
-    """Given the name of an environment variable, return whether such hold secrets."""
-    return _NAME.fullmatch(name) is not None
+    """Given a name, return whether such hold secrets, or may."""
+    return name_says(name) is not Name.PLAIN
 
 
 def looks_secret(value: object) -> bool:
-    """Given a raw value, return whether it is (or holds) a token or a URL with a password."""
-    if isinstance(value, str):
-        return _VALUE.match(value) is not None
+    """Given a raw value, return whether it is, or holds, what looks like a secret by itself."""
+    return bool(secret_in("", value))
+
+
+def secret_in(name: str, value: object) -> str:
+    """Given a name and its raw value, return in words what in it looks like a secret; "" if nothing.
+
+    Looks into lists, tables and strings of JSON. The words hold no part of the
+    value: "a Hugging Face token", "the value of b".
+    """
+    return next(_signs(name, value, 0), "")
+
+
+def _signs(name: str, value: object, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST or isinstance(value, bool):
+        return
     if isinstance(value, dict):
-        return any(looks_secret(key) or looks_secret(item) for key, item in value.items())
-    return isinstance(value, list) and any(looks_secret(item) for item in value)
+        for key, inner in value.items():
+            yield from _shapes(str(key))
+            yield from _signs(str(key), inner, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _signs(name, inner, depth + 1)
+    elif isinstance(value, str):
+        yield from _shapes(value)
+        inside = _json(value)
+        if inside is not None:
+            yield from _signs(name, inside, depth + 1)
+    if isinstance(value, str | int) and _is_secret(name, str(value)):
+        yield f"the value of {_short(name)}" if depth else "by its name"
+
+
+def _shapes(text: str) -> Iterator[str]:
+    yield from (shape.what for shape in SHAPES if shape.pattern.search(text))
+    if URL_PASSWORD.search(text):
+        yield "a URL with a password"
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether the name makes a secret of a value that does not look like one."""
+    says = name_says(name) if name else Name.PLAIN
+    if says is Name.PLAIN or _SWITCH.fullmatch(value.strip()):
+        return False
+    if _PATH.fullmatch(value):  # where a secret lies is none; the names of keys and tokens are sure
+        return name_says(name) is Name.SECRET and not re.search(r"(?i)credentials?$", name)
+    return says is Name.SECRET or looks_random(value)
+
+
+def _short(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name[:_LONGEST_NAME])
+
+
+def looks_random(value: str) -> bool:
+    """Given a value, return whether it is long, of one piece, and of as many characters as a key."""
+    if not _RANDOM.fullmatch(value) or not re.search(r"\d", value):
+        return False
+    shares = [count / len(value) for count in Counter(value).values()]
+    return -sum(share * math.log2(share) for share in shares) >= _LEAST_ENTROPY
+
+
+def _json(text: str) -> object:
+    """Return what a string of JSON holds; None where it is none."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def secrets_in_comments(text: str) -> Iterator[tuple[int, str]]:
+    """Given the text of a profile, yield the number of each line whose comment holds a secret, and what.
+
+    A generation keeps the profile as it was written, comments and all.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        what = next(_shapes(line.partition("#")[2]), "")
+        if what:
+            yield number, what
+
+
+# ------------------------------------------------------------- what a redactor has to know
+
+_GIVEN = _words(
+    "PATH HOME USER LOGNAME SHELL LANG LC_ALL TERM TZ INVOCATION_ID JOURNAL_STREAM MAINPID "
+    "SYSTEMD_EXEC_PID RUNTIME_DIRECTORY CACHE_DIRECTORY STATE_DIRECTORY LISTEN_FDS NOTIFY_SOCKET "
+    "PYTHONDONTWRITEBYTECODE SERVICE_RESULT EXIT_CODE EXIT_STATUS TRIGGER_UNIT MEMORY_PRESSURE_WATCH "
+    "MEMORY_PRESSURE_WRITE"
+)
+"""What systemd gives every process of a unit (systemd.exec(5), "Environment variables")."""
+SETTINGS = re.compile(
+    r"(?:NCCL|CUDA|VLLM|TORCH|TORCHINDUCTOR|TRITON|OMP|HF_HUB|UCX|GLOO|PYTORCH)_.*|HF_HOME"
+)
+"""Variables that tune, and are no secrets unless their name ends as one."""
+
+
+def secrets_held(variables: Mapping[str, str]) -> dict[str, str]:
+    """Given what a secrets file sets, or the environment of a unit that reads it, return its secrets.
+
+    All of it, but for what tunes, what names a place, and what systemd sets itself.
+    """
+    return {
+        name: value
+        for name, value in variables.items()
+        if secret_in(name, value)
+        or names_a_secret(name)
+        or not (name in _GIVEN or SETTINGS.fullmatch(name) or _PATH.fullmatch(value))
+    }
+
+
+def secrets_named(variables: Mapping[str, str]) -> dict[str, str]:
+    """Given the environment of an operator, return what is a secret by its name or its looks."""
+    return {name: value for name, value in variables.items() if secret_in(name, value)}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-from kimisvc.profile.problems import CONTROL
+from kimisvc.profile.problems import UNWRITABLE
 from kimisvc.profile.quantities import (
     format_duration,
     format_size,
@@ -17,7 +17,7 @@ from kimisvc.profile.quantities import (
     parse_size,
     parse_target,
 )
-from kimisvc.profile.secret_signs import looks_secret
+from kimisvc.profile.secret_signs import WHERE_TO, looks_secret, secret_in
 from kimisvc.profile.settings import Kind
 
 if TYPE_CHECKING:
@@ -41,15 +41,18 @@ def parse(setting: Setting, raw: object) -> object:
     Raise ValueError that names the value and the rule.
     """
     refuse_control(raw)
+    secret = secret_in("", raw)
+    if secret:
+        raise ValueError(f"looks like a secret ({secret}), and every user can read it. {WHERE_TO}")
     return _PARSERS[setting.kind](setting, raw)
 
 
 def refuse_control(raw: object) -> None:
     """Given a raw value, raise ValueError if it is a string with a control character in it."""
-    found = CONTROL.search(raw) if isinstance(raw, str) else None
+    found = UNWRITABLE.search(raw) if isinstance(raw, str) else None
     if found:
         code = ord(found[0])
-        what = {10: "a line break", 13: "a line break", 9: "a tab"}.get(code, f"U+{code:04X}")
+        what = {10: "a line break", 13: "a line break"}.get(code, f"U+{code:04X}")
         raise ValueError(
             f"contains a control character ({what}, at position {found.start() + 1}); "
             f"values are single lines of plain text"
@@ -196,7 +199,7 @@ def shown(raw: object) -> str:
     if looks_secret(raw):
         return "a value that looks like a secret (not shown)"
     if isinstance(raw, str):
-        text = CONTROL.sub("?", raw)
+        text = UNWRITABLE.sub("?", raw)
         return f'"{text[:_LONGEST_SHOWN]}..."' if len(text) > _LONGEST_SHOWN else f'"{text}"'
     if isinstance(raw, int) and abs(raw) >= _INT64:
         return "a number of more than 64 bits"

@@ -32,10 +32,10 @@ from kimisvc.render.quoting import (
 PRINTABLE = st.text(
     st.one_of(
         st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="\u2028\u2029"),
-        st.sampled_from("%$\\\"'` ;#{}=@-:+!|hHn"),
+        st.sampled_from("\t%$\\\"'` ;#{}=@-:+!|hHn"),
     )
 )
-UNPRINTABLE = [*map(chr, [*range(0x20), *range(0x7F, 0xA0)]), "\u2028", "\u2029", "\ud800"]
+UNPRINTABLE = [*map(chr, [*range(9), *range(10, 0x20), *range(0x7F, 0xA0)]), "\u2028", "\u2029", "\ud800"]
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 

@@ -1,0 +1,145 @@
+"""Secrets are known where they stand, and what only sounds like one is let pass."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimisvc.profile.secret_signs import (
+    looks_random,
+    looks_secret,
+    name_says,
+    names_a_secret,
+    secret_in,
+    secrets_held,
+    secrets_in_comments,
+    secrets_named,
+)
+
+RANDOM = "Zk3fQ9xv7LmT2pWb8sHd"
+TOKENS = {
+    "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3h": "a Hugging Face token",
+    "api_org_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3h": "a Hugging Face token",
+    "sk-" + RANDOM: "an API key",
+    "sk-proj-" + RANDOM: "an API key",
+    "sk-ant-api03-" + RANDOM: "an API key",
+    "sk_live_" + RANDOM: "an API key",
+    "nvapi-" + RANDOM: "an NVIDIA API key",
+    "ghp_" + RANDOM: "a GitHub token",
+    "github_pat_" + RANDOM: "a GitHub token",
+    "glpat-" + RANDOM: "a GitLab token",
+    "xoxb-" + RANDOM: "a Slack token",
+    "AKIA" + "Q3EGRZ7XK2MNPLWB": "an AWS access key",
+    "AIza" + "SyA1234567890abcdefghijklmnopqrstuv": "a Google API key",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln": "a JSON web token",
+    "-----BEGIN RSA PRIVATE KEY-----": "a private key",
+    "Bearer " + RANDOM: "an Authorization header",
+    "Basic dXNlcjpwYXNzd29yZA==": "an Authorization header",
+    "https://user:pass@proxy:3128": "a URL with a password",
+    "redis://:pass@cache:6379": "a URL with a password",
+}
+
+
+@pytest.mark.parametrize(("token", "what"), TOKENS.items(), ids=TOKENS.values())
+def test_a_token_is_known_by_its_looks_wherever_it_stands(token: str, what: str) -> None:
+    for value in (
+        token,
+        f"use {token} here",
+        ["a", token],
+        {"b": {"c": [token]}},
+        json.dumps({"headers": {"x": token}}),
+        {token: 1},
+    ):
+        assert secret_in("anything", value) == what
+        assert looks_secret(value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "WANDB_API_KEY", "PGPASSWORD", "MY_SECRET",
+        "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "S3_ACCESS_KEY_ID", "apiKey", "hf-token", "X-Api-Key",
+        "client_secret", "GPG_PASSPHRASE", "TOKEN_2", "SECRET_B64", "SSH_PRIVATE_KEY", "accessToken",
+        "Proxy-Authorization", "TOKEN", "APIKEY", "ENCRYPTION_KEY", "mysql_passwd",
+    ],
+)  # fmt: skip
+def test_a_name_that_only_secrets_have_makes_one_of_any_value(name: str) -> None:
+    assert secret_in(name, "hunter2")
+    assert secret_in("x", {name: "hunter2"})
+    assert names_a_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["key", "SERVICE_AUTH", "DB_PASS", "session", "MYSQL_PWD", "cookie"]
+)
+def test_a_name_that_others_have_too_makes_a_secret_of_what_looks_random(name: str) -> None:
+    assert secret_in(name, RANDOM)
+    assert not secret_in(name, "a plain word")
+    assert not secret_in(name, "round_robin_balance")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH", "1"), ("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "5"),
+        ("TOKENIZERS_PARALLELISM", "false"), ("max-num-batched-tokens", 8192),
+        ("tokenizer", "moonshotai/Kimi-K2"),
+        ("NCCL_P2P_LEVEL", "SYS"), ("HF_TOKEN_PATH", "/etc/hf"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"),
+        ("HF_HUB_ENABLE_HF_TRANSFER", "1"), ("GOOGLE_APPLICATION_CREDENTIALS", "/etc/gcp/key.json"),
+        ("SSH_AUTH_SOCK", "/run/ssh.sock"), ("eos_token", "</s>"), ("PWD", "/srv/models/x9/z8/y7q6"),
+        ("load-format", "hf_transfer"), ("x", "hf_overrides"), ("PUBLIC_KEY", "c2hvd24gdG8gYWxsMTIz"),
+        ("SSL_KEY_FILE", "/etc/ssl/key.pem"), ("chat-template", "sk-learn"), ("y", "https://hub:8443/a"),
+        ("compilation-config", {"cache_key": "x9f8e7d6c5b4a3f2e1d0"}), ("REQUIRE_AUTH", "true"),
+        ("description", "a Bearer token is asked for by every client of the company"),
+        ("HF_TOKEN", ""),
+        ("model", "/srv/models/Kimi-K2.5-INT4"),
+        ("digest", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c"),
+    ],
+)  # fmt: skip
+def test_what_only_sounds_like_a_secret_is_let_pass(name: str, value: object) -> None:
+    assert secret_in(name, value) == ""
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_the_words_never_hold_the_value(value: object) -> None:
+    what = secret_in("HF_TOKEN", {"token": f"value-{RANDOM}", "more": value})
+    assert RANDOM not in what
+
+
+def test_a_value_without_end_is_no_trap() -> None:
+    deep: object = "hf_" + RANDOM
+    for _ in range(60):
+        deep = [deep]
+    assert secret_in("x", deep) == ""  # such a value is refused for its depth
+    assert secret_in("x", "[" * 100_000) == ""
+
+
+def test_words_are_not_random_and_keys_are() -> None:
+    assert not looks_random("the-quick-brown-fox-jumps")
+    assert not looks_random("aaaaaaaaaaaaaaaa1111")
+    assert looks_random(RANDOM)
+    assert looks_random("9f86d081884c7d65")
+
+
+def test_a_comment_is_searched_too() -> None:
+    text = f'a = 1 # once {RANDOM}\nb = "x" # sk-{RANDOM}\n# https://u:p@h\n'
+    assert list(secrets_in_comments(text)) == [(2, "an API key"), (3, "a URL with a password")]
+
+
+def test_a_secrets_file_holds_secrets_but_for_what_tunes() -> None:
+    held = {"VLLM_API_KEY": "k1", "ODD": "anything", "NCCL_DEBUG": "INFO", "HF_HOME": "/srv/hf"}
+    assert secrets_held(held) == {"VLLM_API_KEY": "k1", "ODD": "anything"}
+    assert secrets_held({"PATH": "/usr/bin", "INVOCATION_ID": "0" * 32}) == {}
+
+
+def test_of_an_operators_environment_only_what_is_sure_counts() -> None:
+    environment = {"VLLM_API_KEY": "k1", "ODD": "anything", "URL": "http://u:p@h", "LANG": "C"}
+    assert set(secrets_named(environment)) == {"VLLM_API_KEY", "URL"}
+
+
+def test_a_name_says_nothing_where_it_is_none() -> None:
+    for name in ("", "_", "9", "\n"):
+        assert name_says(name).value == "plain"
