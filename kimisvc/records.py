@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 # --------------------------------------------------------------------- problems
 
@@ -185,17 +186,29 @@ class OptionKind(Enum):
 
     FLAG = "nothing, or no- before its name"
     INTEGER = "a whole number"
+    SIZE = "a whole number, also as 256k (times 1000) or 256K (times 1024)"
     NUMBER = "a number"
     TEXT = "a string"
     JSON = "a table"
+    JSON_OR_TEXT = "a table or a string"
+
+
+class ChoiceRule(Enum):
+    """How an option's choices are meant: to the letter, in any case, or as those known so far."""
+
+    EXACT = "exact"
+    ANY_CASE = "any case, - for _"
+    OPEN = "a plug-in may bring more"
 
 
 @dataclass(frozen=True, slots=True)
 class VllmOption:
     """One option of `vllm serve`, named without its leading dashes.
 
-    `aliases` are its other names, short ones too ("tp"); `many`: it takes
-    several values; `default` is as its help prints it, "" where it says none.
+    `aliases` are its other names, short ones too ("tp"); `short`: those of them
+    that take one dash only. `negatives` are the names that turn a flag off.
+    `many`: it takes several values; `default` is as its help prints it, "" where
+    it says none. Of a SIZE the `choices` are words beside numbers.
     """
 
     name: str
@@ -205,6 +218,32 @@ class VllmOption:
     many: bool = False
     default: str = ""
     help: str = ""
+    short: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
+    choice_rule: ChoiceRule = ChoiceRule.EXACT
+
+
+class VariableReading(Enum):
+    """How vLLM reads an environment variable; each differs in what it makes of "true"."""
+
+    SWITCH = "0 for off, another whole number for on"
+    ONE = "1 for on, all else is off"
+    TRUE = "1 or true for on, all else is off"
+    ONLY_TRUE = "true for on, all else is off"
+    NOT_ZERO = "0 for off, all else is on"
+    INTEGER = "a whole number"
+    NUMBER = "a number"
+    CHOICE = "one of a few words"
+    WORD = "one of a few words, in any case"
+    TEXT = "a string"
+
+
+@dataclass(frozen=True, slots=True)
+class VllmVariable:
+    """How one VLLM_* variable is read; `choices` where it is one of a few words."""
+
+    reads: VariableReading = VariableReading.TEXT
+    choices: tuple[str, ...] = ()
 
 
 class KnownFrom(Enum):
@@ -216,12 +255,44 @@ class KnownFrom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VllmKnowledge:
-    """What one version of vLLM knows: its options by name, and its VLLM_* variables."""
+    """What one version of vLLM knows: its options by name, and its VLLM_* variables.
+
+    `readings` says of a variable how it is read, where that is known.
+    """
 
     version: str
     known_from: KnownFrom
     options: Mapping[str, VllmOption]
     variables: frozenset[str]
+    readings: Mapping[str, VllmVariable] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, told: Any, known_from: KnownFrom) -> VllmKnowledge:
+        """Given what a vLLM told of itself, as JSON has it, return it as knowledge.
+
+        Raise ValueError, KeyError, TypeError or AttributeError if it has another form.
+        """
+        options = {}
+        for row in told["options"]:
+            words = {
+                name: tuple(str(word) for word in row.get(name, ()))
+                for name in ("choices", "aliases", "short", "negatives")
+            }
+            options[str(row["name"])] = VllmOption(
+                name=str(row["name"]),
+                kind=OptionKind[row["kind"]],
+                many=bool(row.get("many", False)),
+                default=str(row.get("default", "")),
+                help=str(row.get("help", "")),
+                choice_rule=ChoiceRule[row.get("choice_rule", "EXACT")],
+                **words,
+            )
+        readings = {
+            str(name): VllmVariable(VariableReading[row[0]], tuple(str(word) for word in row[1:]))
+            for name, row in told["variables"].items()
+        }
+        version = str(told["version"])
+        return cls(version, known_from, options, frozenset(readings), readings)
 
 
 # --------------------------------------------------------------------- units

@@ -1,27 +1,49 @@
 """Asks the installed vLLM what it is, without starting it where that can be helped.
 
-Starting vLLM costs many seconds of imports; its version stands in the metadata
-of the environment that its program belongs to. (Its options per version will be
-asked for here, too.)
+Its version stands in the metadata of the environment that its program belongs
+to. Its options and variables only it can tell, at the price of its imports (ten
+seconds and more): so it is asked once, and the answer is kept.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kimisvc.errors import HostError
+from kimisvc.host.files import make_folder, read_untrusted, write_atomic
 from kimisvc.host.processes import run
 from kimisvc.host.reach import shebang
+from kimisvc.host.vllm_inspect import QUESTIONS, ask
+from kimisvc.records import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 ASK_TIMEOUT = 120.0
 """A cold start of vLLM's imports may take a minute (s)."""
+_LARGEST_ANSWER = 4 << 20
 _VERSION = re.compile(r"\b(\d+\.\d+[\w.+]*)")
 _DISTRIBUTION = re.compile(r"vllm(_cpu)?-(?P<version>\d[\w.+!]*)\.(dist|egg)-info")
+
+
+@dataclass(frozen=True, slots=True)
+class _Installed:
+    """A vLLM in an environment: its version, where it lies, what it runs with, and its stamp.
+
+    `stamp` changes with every installation into that folder, for a plug-in may
+    bring options, too.
+    """
+
+    version: str
+    packages: Path
+    python: Path
+    stamp: str
 
 
 def vllm_version(executable: Path, timeout: float = ASK_TIMEOUT) -> str | None:
@@ -43,6 +65,46 @@ def vllm_version(executable: Path, timeout: float = ASK_TIMEOUT) -> str | None:
     return match[1] if done.status == 0 and match else None
 
 
+def knowledge(
+    executable: Path, cache: Path | None, timeout: float = ASK_TIMEOUT
+) -> VllmKnowledge | None:
+    """Given the vllm program and a folder for answers, return what that vLLM knows.
+
+    None if it cannot be asked: it is missing, belongs to no environment, fails,
+    or takes longer than `timeout` (s). Asked once per version and installation;
+    `cache` None keeps no answer. Where `cache` may not be written the answer is
+    kept in the user's own folder. A kept answer that is broken, somebody
+    else's, or of another vLLM is as none. Never raises.
+    """
+    installed = _installed(executable)
+    if installed is None:
+        return None
+    folders = _folders(cache)
+    key = _key(executable, installed)
+    name = f"vllm-{hashlib.sha256(key['executable'].encode()).hexdigest()[:16]}.json"
+    for folder in folders:
+        kept = _kept(folder / name, key)
+        if kept is not None:
+            return kept
+    told = ask(installed.python, installed.packages, timeout)
+    known = _understood(told)
+    if known is not None:
+        _keep(folders, name, json.dumps({**key, "told": told}))
+    return known
+
+
+def cache_folder() -> Path:
+    """Return where answers are kept: the system's cache folder for root, else the user's own."""
+    if os.geteuid() == 0:
+        return Path("/var/cache/kimisvc")
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    home = os.environ.get("HOME", "/nonexistent")
+    return (Path(named) if named.startswith("/") else Path(home) / ".cache") / "kimisvc"
+
+
+# ---------------------------------------------------------------- the environment
+
+
 def _environments(executable: Path) -> Iterator[Path]:
     """Where the program may be from: its script's own Python, its folder, where its link leads."""
     interpreter = shebang(executable)
@@ -52,14 +114,85 @@ def _environments(executable: Path) -> Iterator[Path]:
     yield executable.resolve().parent.parent
 
 
-def _versions(environment: Path) -> Iterator[tuple[bool, float, str]]:
-    """Yield (is another distribution's, newest first, version) of what the environment holds."""
+def _versions(environment: Path) -> Iterator[tuple[bool, float, str, Path]]:
+    """Yield (is another distribution's, newest first, version, metadata) of what is there."""
     for folder in ("site-packages", "dist-packages"):
         for metadata in environment.glob(f"lib*/python3*/{folder}/vllm*-*.*-info"):
             match = _DISTRIBUTION.fullmatch(metadata.name)
             if match is None:
                 continue
             try:
-                yield match[1] is not None, -metadata.stat().st_mtime, match["version"]
+                yield match[1] is not None, -metadata.stat().st_mtime, match["version"], metadata
             except OSError:
                 continue
+
+
+def _installed(executable: Path) -> _Installed | None:
+    """Given the program, return the vLLM that it starts; None if it is in no environment."""
+    if not executable.is_file():
+        return None
+    named = shebang(executable)
+    for environment in _environments(executable):
+        found = sorted(_versions(environment))
+        if not found:
+            continue
+        version, metadata = found[0][2:]
+        scripted = named is not None and named.name.startswith("python")
+        python = named if named is not None and scripted else environment / "bin" / "python3"
+        try:
+            moments = (metadata.stat().st_mtime_ns, metadata.parent.stat().st_mtime_ns)
+        except OSError:
+            return None
+        return _Installed(version, metadata.parent, python, "-".join(map(str, moments)))
+    return None
+
+
+# ---------------------------------------------------------------- kept answers
+
+
+def _key(executable: Path, installed: _Installed) -> dict[str, str]:
+    """What an answer is kept under: it holds for this program and these questions alone."""
+    return {
+        "executable": str(executable.resolve()),
+        "python": str(installed.python),
+        "version": installed.version,
+        "stamp": installed.stamp,
+        "questions": hashlib.sha256(QUESTIONS.read_bytes()).hexdigest(),
+    }
+
+
+def _folders(cache: Path | None) -> tuple[Path, ...]:
+    if cache is None:
+        return ()
+    return tuple(dict.fromkeys((cache, cache_folder()) if os.geteuid() else (cache,)))
+
+
+def _kept(path: Path, key: dict[str, str]) -> VllmKnowledge | None:
+    try:
+        if path.lstat().st_uid not in (0, os.geteuid()):
+            return None
+        note = json.loads(read_untrusted(path, _LARGEST_ANSWER))
+    except (OSError, HostError, ValueError, RecursionError):
+        return None
+    if not isinstance(note, dict) or any(note.get(name) != value for name, value in key.items()):
+        return None
+    return _understood(note.get("told"))
+
+
+def _understood(told: Any) -> VllmKnowledge | None:
+    try:
+        known = VllmKnowledge.of(told, KnownFrom.ASKED)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None
+    return known if known.options else None
+
+
+def _keep(folders: tuple[Path, ...], name: str, text: str) -> None:
+    """Write the answer into the first of the folders that takes it; none is no harm."""
+    for folder in folders:
+        try:
+            make_folder(folder)
+            write_atomic(folder / name, text)
+        except HostError:
+            continue
+        return
