@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from kimisvc.host.gpu_condition import Condition, Pair, condition, pairs, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU: its memory in bytes, and who computes on it now."""
+    """One GPU: its memory in bytes, and who computes on it now.
+
+    `bus` is its PCI address as /sys has it, `minor` the number of its
+    /dev/nvidiaN. `fault`: NVML cannot tell more than this of it.
+    """
 
     index: int
     name: str
@@ -18,6 +28,9 @@ class Gpu:
     memory_used: int
     processes: tuple[int, ...]
     uuid: str = ""
+    bus: str = ""
+    minor: int | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,41 +40,76 @@ class NoGpus:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that NVML tells of this box."""
+
+    driver: str
+    gpus: tuple[Gpu, ...]
+    conditions: tuple[Condition, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+
 def gpus(nvml: Any = None) -> tuple[Gpu, ...] | NoGpus:
     """Return the GPUs of this box, or why NVML cannot tell. `nvml` is pynvml, if it is not given.
 
     A process of another container is seen, by an id that means nothing here.
+    """
+    found = survey(nvml)
+    return found if isinstance(found, NoGpus) else found.gpus
+
+
+def survey(nvml: Any = None) -> Survey | NoGpus:
+    """Return all that NVML tells of this box, or why it cannot. `nvml` as in `gpus`.
+
+    A GPU that is lost is named as such, and does not hide the others.
     """
     if nvml is None:
         import pynvml
 
         nvml = pynvml
     try:
-        nvml.nvmlInit()
+        with _opened(nvml):
+            count = nvml.nvmlDeviceGetCount()
+            handles = [(i, told(nvml, "nvmlDeviceGetHandleByIndex", i)) for i in range(count)]
+            there = [(index, handle) for index, handle in handles if handle is not None]
+            return Survey(
+                text(told(nvml, "nvmlSystemGetDriverVersion") or ""),
+                tuple(_gpu(nvml, index) for index in range(count)),
+                tuple(condition(nvml, index, handle) for index, handle in there),
+                pairs(nvml, there),
+            )
     except nvml.NVMLError as error:
         return NoGpus(reason(str(error)))
+
+
+@contextlib.contextmanager
+def _opened(nvml: Any) -> Iterator[None]:
+    nvml.nvmlInit()
     try:
-        return tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-    except nvml.NVMLError as error:
-        return NoGpus(reason(str(error)))
+        yield
     finally:
         nvml.nvmlShutdown()
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     try:
-        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    except nvml.NVMLError:  # not supported in some virtual machines
-        running = []
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError as error:
+        return Gpu(index, "unknown", 0, 0, (), fault=reason(str(error)))
+    # Not supported in some virtual machines.
+    running = told(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) or ()
+    pci = told(nvml, "nvmlDeviceGetPciInfo", handle)
     return Gpu(
         index,
-        _text(nvml.nvmlDeviceGetName(handle)),
+        text(told(nvml, "nvmlDeviceGetName", handle) or "unknown"),
         int(memory.total),
         int(memory.used),
         tuple(sorted({int(process.pid) for process in running})),
-        _text(nvml.nvmlDeviceGetUUID(handle)),
+        text(told(nvml, "nvmlDeviceGetUUID", handle) or ""),
+        _address(text(pci.busId)) if pci is not None else "",
+        told(nvml, "nvmlDeviceGetMinorNumber", handle),
     )
 
 
@@ -79,6 +127,12 @@ def reason(words: str) -> str:
     return words
 
 
-def _text(value: str | bytes) -> str:
-    """Older pynvml gives bytes."""
-    return value.decode() if isinstance(value, bytes) else value
+def _address(bus: str) -> str:
+    """NVML writes the domain with eight digits and in capitals, /sys with four and small."""
+    domain, _, rest = bus.partition(":")
+    return f"{domain[-4:]}:{rest}".lower() if rest else ""
+
+
+def text(value: str | bytes) -> str:
+    """Given a text of pynvml, return it as one: older ones give bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
