@@ -24,6 +24,7 @@ VLLM_PORT = 8000
 """Where `vllm serve` listens when it is told nothing."""
 LISTENING = "listening"
 ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
+PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,19 @@ class PortOwner:
             return f"{self.name} ({self.doing})"
         unit = f", {self.unit}" if self.unit else ""
         return f"{self.name} (PID {self.pid}{unit}, {self.doing})"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process: `name` is the title it gave itself, or its command's; `unit` as in PortOwner."""
+
+    pid: int
+    name: str
+    unit: str
+
+    def __str__(self) -> str:
+        """Return it as one phrase."""
+        return f"{self.name} (PID {self.pid}{f', {self.unit}' if self.unit else ''})"
 
 
 # ---------------------------------------------------------------- programs
@@ -229,13 +243,13 @@ def name_of(pid: int) -> str:
         return "a process that has ended"
 
 
-def unit_of(pid: int) -> str:
+def unit_of(pid: int, proc: Path = PROC) -> str:
     """Given a process, return the systemd unit it belongs to; empty if it belongs to none.
 
     The innermost: a service may have control groups of its own below.
     """
     try:
-        groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
+        groups = (proc / str(pid) / "cgroup").read_text(encoding="utf-8")
     except OSError:
         return ""
     for line in groups.splitlines():
@@ -243,3 +257,36 @@ def unit_of(pid: int) -> str:
             if part.endswith((".service", ".scope")):
                 return part
     return ""
+
+
+# ---------------------------------------------------------------- titles
+
+TITLE_MARK = "::"
+"""vLLM names its processes PREFIX::Worker_TP0 (setproctitle), PREFIX being VLLM."""
+
+
+def process(pid: int, proc: Path = PROC) -> Process:
+    """Given a process, return what it is called and which unit it belongs to."""
+    title = _title(pid, proc)
+    if TITLE_MARK not in title:
+        try:
+            title = (proc / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            title = "a process that cannot be seen from here"
+    return Process(pid, title, unit_of(pid, proc))
+
+
+def titled(prefixes: Sequence[str], proc: Path = PROC) -> tuple[Process, ...]:
+    """Given prefixes of titles, return the processes that call themselves PREFIX::something."""
+    begin = tuple(f"{prefix}{TITLE_MARK}" for prefix in prefixes)
+    pids = sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal())
+    return tuple(process(pid, proc) for pid in pids if _title(pid, proc).startswith(begin))
+
+
+def _title(pid: int, proc: Path) -> str:
+    """The first word of a command line; a title that was set takes its place."""
+    try:
+        line = (proc / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return ""
+    return line.split(b"\0", 1)[0].decode("utf-8", "replace").strip()

@@ -29,10 +29,11 @@ SHEBANG_LINE = 256
 
 
 class Need(IntFlag):
-    """What is to be done with a file, as the bits of a mode: read it, run it."""
+    """What is to be done with a file, as the bits of a mode: read it, run it, drive a device."""
 
     READ = 4
     RUN = 5
+    DRIVE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +142,6 @@ def _denied(mode: int, owner: int, group: int, viewer: Viewer, need: Need, rest:
         return "" if granted & Need.RUN == Need.RUN else f"may not be listed by {who}"
     if granted & need == need:
         return ""
-    return f"may not be {'run' if granted & Need.READ else 'read'} by {who}"
+    if not granted & Need.READ:
+        return f"may not be read by {who}"
+    return f"may not be {'run' if need is Need.RUN else 'written'} by {who}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from host_support import PATIENCE, free_port
+from staged_host import process
 
 from kimisvc.errors import HostError
 from kimisvc.host import processes
@@ -226,3 +227,36 @@ def test_a_process_that_is_gone_has_no_unit_and_no_name() -> None:
     gone = 2**22 + 1  # over the largest id that Linux gives
     assert processes.unit_of(gone) == ""
     assert processes.name_of(gone) == "a process that has ended"
+
+
+# ------------------------------------------------------------------ titles
+
+
+def test_processes_by_the_title_they_gave_themselves(tmp_path: Path) -> None:
+    process(tmp_path, 40, "python3", "kimisvc-kimi.service", title="VLLM::Worker_TP0")
+    process(tmp_path, 5, "python3", title="VLLM::EngineCore_DP0")
+    process(tmp_path, 6, "python3", "x.service", title="MINE::Worker_TP1")
+    process(tmp_path, 7, "VLLMish", title="VLLM: no")
+    process(tmp_path, 8, "bash", title="/bin/bash")
+    (tmp_path / "sys").mkdir()
+    found = processes.titled(("VLLM", "MINE"), tmp_path)
+    assert [str(one) for one in found] == [
+        "VLLM::EngineCore_DP0 (PID 5)",
+        "MINE::Worker_TP1 (PID 6, x.service)",
+        "VLLM::Worker_TP0 (PID 40, kimisvc-kimi.service)",
+    ]
+    assert [one.pid for one in processes.titled(("MINE",), tmp_path)] == [6]
+
+
+def test_a_process_without_a_title_is_called_as_its_command(tmp_path: Path) -> None:
+    process(tmp_path, 8, "ktransformers", title="/opt/venv/bin/python3")
+    assert str(processes.process(8, tmp_path)) == "ktransformers (PID 8)"
+    assert str(processes.process(9, tmp_path)) == "a process that cannot be seen from here (PID 9)"
+
+
+def test_a_real_process_that_sets_its_title() -> None:
+    argv = ["VLLM::Worker_TP7", "1000"]
+    with subprocess.Popen(argv, executable="/bin/sleep") as child:
+        found = [one for one in processes.titled(("VLLM",)) if one.pid == child.pid]
+        child.kill()
+    assert [one.name for one in found] == ["VLLM::Worker_TP7"]

@@ -138,6 +138,17 @@ def test_to_run_is_more_than_to_read(root: Path) -> None:
     assert why_unreachable(path, need=Need.RUN) == f"{path} may not be run by others (mode 644)"
 
 
+def test_to_drive_a_device_is_to_read_and_write_it(root: Path) -> None:
+    path = program(root / "nvidia0", mode=0o666)
+    assert why_unreachable(path, need=Need.DRIVE) == ""
+    path.chmod(0o644)
+    assert (
+        why_unreachable(path, need=Need.DRIVE) == f"{path} may not be written by others (mode 644)"
+    )
+    path.chmod(0o660)
+    assert why_unreachable(path, need=Need.DRIVE) == f"{path} may not be read by others (mode 660)"
+
+
 # ------------------------------------------------------------------ programs
 
 
