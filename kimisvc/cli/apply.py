@@ -71,7 +71,9 @@ def _apply(box: Box, wish: Wish, form: Form) -> int:
 
 def _checks(box: Box) -> Checks:
     from kimisvc.deploy.apply import Checks
-    from kimisvc.deploy.preflight import facts, preflight, prepare, verify
+    from kimisvc.deploy.host_facts import facts, prepare
+    from kimisvc.deploy.preflight import preflight
+    from kimisvc.deploy.verify import verify
 
     place = box.layout.place
     return Checks(

@@ -1,7 +1,9 @@
-"""doctor: what apply's preflight would say, and what this box is."""
+"""doctor: what this box is, and what apply's preflight would say of a profile on it."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,72 +13,118 @@ from kimisvc.cli.options import Form, as_json
 from kimisvc.cli.output import emit_json, problem_json, table
 from kimisvc.cli.profile import usable
 from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.records import Problem
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.preflight import Finding
-    from kimisvc.records import Profile
+    from collections.abc import Iterable
 
-DEFAULT_PROFILE = "cpu_smollm2"
+    from kimisvc.deploy.inspection import Finding
+    from kimisvc.host.gpu import NoGpus, Survey
+    from kimisvc.records import Profile
 
 
 @click.command()
 @click.argument("profile", metavar="[PROFILE]", required=False)
 @as_json
 def doctor(profile: str | None, form: Form) -> int:
-    """Look at this host for PROFILE: every check of apply's preflight, as a table.
+    """Look at this host: systemd, GPUs and what connects them, and whether PROFILE would run.
 
-    Without PROFILE, for what is applied, or else for the default profile, which
-    needs no GPU (cpu_smollm2).
-    Changes nothing. Exit status 0: all in order; 7: something stands in the way.
+    With PROFILE, or for what is applied, every check of apply's preflight.
+    Changes nothing. Exit status 0: all in order, or only warnings; 7:
+    something stands in the way.
     """
-    from kimisvc.deploy.preflight import examine
+    from kimisvc.deploy.preflight import examine, inspect
+    from kimisvc.host import gpu
 
     wanted = _applied() if profile is None else usable(doors.checked(profile))
-    findings = examine(wanted, doors.installation())
-    box = _box()
-    refused = any(found.problems for found in findings) or not box["systemd"]
-    if form is Form.JSON:
-        emit_json({"profile": wanted.name, "box": box, "checks": _findings_json(findings)})
+    if wanted is None:
+        survey, checks = gpu.survey(), [_systemd()]
     else:
-        rows = [("box", name, words or "does not run here") for name, words in box.items()]
-        for found in findings:
-            state = "in the way" if found.problems else "ok"
-            words = "; ".join(problem.message for problem in found.problems)
-            rows.append((state, found.check, words))
-        click.echo(table(rows))
+        about = inspect(wanted, doors.installation())
+        survey, checks = about.survey, [_systemd(), *examine(about)]
+    box = _box(survey)
+    if form is Form.JSON:
+        emit_json(_answer(wanted, survey, box, checks))
+    else:
+        click.echo(_shown(box, checks))
+    refused = any(found.refuses for found in checks)
     return int(ExitStatus.PREFLIGHT_REFUSED if refused else ExitStatus.DONE)
 
 
-def _applied() -> Profile:
+def _applied() -> Profile | None:
+    """What is applied now; None, and why, where that is not clear or damaged."""
     from kimisvc.deploy.generations import Generations
     from kimisvc.deploy.layout import Layout
 
-    layout = Layout(doors.installation(), doors.instance_or_default(None))
-    current = Generations(layout).current()
-    return current.settings() if current else usable(doors.checked(DEFAULT_PROFILE))
+    try:
+        layout = Layout(doors.installation(), doors.instance_or_default(None))
+        current = Generations(layout).current()
+        return current.settings() if current else None
+    except KimisvcError as error:
+        click.echo(f"kimisvc: {error.message}; looking at the box alone", err=True)
+        return None
 
 
-def _findings_json(findings: tuple[Finding, ...]) -> list[dict[str, Any]]:
-    return [
-        {"check": found.check, "problems": [problem_json(p) for p in found.problems]}
-        for found in findings
-    ]
-
-
-def _box() -> dict[str, str]:
-    """What this box is; an empty word where something does not run."""
-    from kimisvc.host import gpu
+def _systemd() -> Finding:
+    from kimisvc.deploy.inspection import Finding
     from kimisvc.host.systemd import Systemd
 
     try:
         with Systemd() as systemd:
-            version = systemd.version()
+            return Finding("systemd", (), systemd.version())
     except KimisvcError as error:
-        click.echo(f"kimisvc: {error.message}", err=True)
-        version = ""
-    found = gpu.gpus()
-    if isinstance(found, gpu.NoGpus):
-        words = f"none: {found.reason}"
-    else:
-        words = ", ".join(f"{one.index}: {one.name}" for one in found) or "none"
-    return {"systemd": version, "GPUs": words}
+        return Finding("systemd", (Problem(error.message),))
+
+
+def _box(survey: Survey | NoGpus) -> list[Finding]:
+    """What this box has of GPUs, and in what condition they and their connections are."""
+    from kimisvc.deploy.checks_condition import conditions
+    from kimisvc.deploy.inspection import Finding
+    from kimisvc.host import gpu
+
+    if isinstance(survey, gpu.NoGpus):
+        return [Finding("GPUs", (), f"none: {survey.reason}")]
+    words = f"{len(survey.gpus)}, driver {survey.driver or 'unknown'}"
+    return [Finding("GPUs", (), words), *conditions(survey, Path("/"))]
+
+
+def _shown(box: Iterable[Finding], checks: Iterable[Finding]) -> str:
+    """A row a finding; a line for each of its problems."""
+    rows = []
+    for plain, findings in (("box", box), ("ok", checks)):
+        for found in findings:
+            bad = "in the way" if found.refuses else "warning"
+            if found.said or not found.problems:
+                rows.append((bad if found.problems else plain, found.check, found.said))
+            rows += [
+                ("warning" if problem.severity.value == "warning" else bad, found.check, words)
+                for problem in found.problems
+                for words in (_words(problem),)
+            ]
+    return table(rows)
+
+
+def _words(problem: Problem) -> str:
+    where = f"{problem.file}:{problem.line}: " if problem.line else ""
+    where = where or (f"{problem.file}: " if problem.file else "")
+    return f"{where}{problem.message}"
+
+
+def _answer(
+    wanted: Profile | None, survey: Survey | NoGpus, box: list[Finding], checks: list[Finding]
+) -> dict[str, Any]:
+    from kimisvc.host import gpu
+
+    gpus = {} if isinstance(survey, gpu.NoGpus) else asdict(survey)
+    return {
+        "profile": wanted.name if wanted else None,
+        "box": {"systemd": checks[0].said, "GPUs": box[0].said},
+        "nvml": gpus or None,
+        "conditions": [_finding_json(found) for found in box],
+        "checks": [_finding_json(found) for found in checks],
+    }
+
+
+def _finding_json(found: Finding) -> dict[str, Any]:
+    problems = [problem_json(problem) for problem in found.problems]
+    return {"check": found.check, "said": found.said, "problems": problems}

@@ -20,7 +20,8 @@ from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, Plan, Standing
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
-from kimisvc.records import Problem
+from kimisvc.profile.problems import format_problem
+from kimisvc.records import Problem, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,8 +128,11 @@ def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
         reasons += checks.preflight(wish.profile)
     if plan.written:
         reasons += checks.verify(wish.units)
-    if reasons:
-        raise PreflightRefusedError(reasons)
+    for odd in (one for one in reasons if one.severity is Severity.WARNING):
+        reporter.step(format_problem(odd))
+    refusing = [one for one in reasons if one.severity is Severity.ERROR]
+    if refusing:
+        raise PreflightRefusedError(refusing)
 
 
 def _carry_out(

@@ -43,6 +43,7 @@ def set_the_stage(sandbox: Sandbox) -> None:
     sandbox.write(EXECUTABLE, STANDIN.read_text())
     sandbox.run("chmod", "755", EXECUTABLE)
     sandbox.write(f"{MODEL}/config.json", '{"architectures": ["LlamaForCausalLM"]}\n')
+    sandbox.write(f"{MODEL}/model.safetensors", "\2\0\0\0\0\0\0\0{}")  # whole, without tensors
 
 
 @dataclass

@@ -1,0 +1,99 @@
+"""Checks of the rest of the host: port, user, secrets file, disk, limits, masked units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.inspection import warning
+from kimisvc.host import files, limits, processes
+from kimisvc.records import Problem, UnitNames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kimisvc.deploy.inspection import Inspection
+
+MIB, GIB = 1 << 20, 1 << 30
+LEAST_FREE = 64 * MIB
+"""What state and history may need of the disk while a service runs (bytes)."""
+LEAST_CACHE = 2 * GIB
+"""What compiled kernels and graphs of a large model were seen to take (bytes)."""
+CACHE = Path("var/cache/kimisvc")
+RUNTIME_UNITS = Path("run/systemd/system")
+NOWHERE = Path("/dev/null")
+
+
+def port(about: Inspection) -> Iterator[Problem]:
+    """Yield who has the port now: our own service will be stopped, anybody else will not."""
+    vllm = about.profile.vllm
+    for owner in processes.port_owners(vllm.port, vllm.host):
+        if owner.unit != about.service:
+            yield Problem(f"port {vllm.port} is taken by {owner}", key="vllm.port")
+
+
+def user(about: Inspection) -> Iterator[Problem]:
+    """Yield a user that is not there."""
+    name = about.profile.service.user
+    if name and processes.user_ids(name) is None:
+        yield Problem(f"there is no user {name} on this box", key="service.user")
+
+
+def secrets(about: Inspection) -> Iterator[Problem]:
+    """Yield a secrets file that is not there, or not for root alone."""
+    if not about.profile.service.secrets_file:
+        return
+    path = Path(about.profile.service.secrets_file)
+    try:
+        found = path.stat()
+    except OSError as error:
+        yield Problem(f"{path}: {error.strerror}", key="service.secrets_file")
+        return
+    if found.st_mode & 0o077 or found.st_uid != 0:
+        yield Problem(
+            f"{path} may be read by others than root (mode {found.st_mode & 0o777:o}, owner"
+            f" {found.st_uid}); chown root: and chmod 600 it",
+            key="service.secrets_file",
+        )
+
+
+def disk(about: Inspection) -> Iterator[Problem]:
+    """Yield too little room for state and history, and little for what vLLM compiles."""
+    free = files.free_bytes(about.place.state)
+    if free < LEAST_FREE:
+        where = about.place.state
+        yield Problem(f"only {free // MIB} MiB are free where {where} lies; 64 MiB are needed")
+    cache = about.root / CACHE / about.profile.service.instance
+    room = files.free_bytes(cache)
+    if room < LEAST_CACHE and about.profile.hardware.gpus:
+        yield warning(
+            f"only {room // MIB} MiB are free where {cache} lies; vLLM keeps compiled kernels"
+            " there, and 2 GiB are advisable"
+        )
+
+
+def kernel_limits(about: Inspection) -> Iterator[Problem]:
+    """Yield limits of the kernel that the unit would run into."""
+    wanted, most = about.profile.service.limit_nofile, limits.most_open_files(about.proc)
+    if most and wanted > most:
+        yield Problem(
+            f"{wanted} open files are more than this kernel allows (fs.nr_open = {most}): the"
+            f" service would fail with 205/LIMITS; lower it, or sysctl fs.nr_open={wanted}",
+            key="service.limit_nofile",
+        )
+    if limits.promises_strictly(about.proc) and about.profile.hardware.gpus:
+        yield warning(
+            "vm.overcommit_memory is 2: CUDA reserves far more address space than it uses, and"
+            " may be refused; 0 or 1 is usual"
+        )
+
+
+def masked(about: Inspection) -> Iterator[Problem]:
+    """Yield units of ours that are masked: systemd starts none of those."""
+    names = UnitNames.of(about.profile.service.instance)
+    for folder in (about.place.units, about.root / RUNTIME_UNITS):
+        for name in (names.service, names.gate, names.rollback, names.target):
+            path = folder / name
+            if path.is_symlink() and path.readlink() == NOWHERE:
+                runtime = "" if folder == about.place.units else "--runtime "
+                yield Problem(f"{name} is masked; systemctl unmask {runtime}{name}", file=str(path))

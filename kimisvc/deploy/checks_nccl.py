@@ -1,0 +1,59 @@
+"""Check of NCCL's configuration files: what they set reaches a profile that does not say so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.inspection import warning
+from kimisvc.host import nccl_conf, reach
+from kimisvc.records import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kimisvc.deploy.inspection import Inspection
+
+HARMLESS = frozenset(
+    ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
+)
+"""What changes no figure on one box: logging, and the network to others."""
+
+
+def leaks(about: Inspection) -> Iterator[Problem]:
+    """Yield each variable that a file sets and the profile does not.
+
+    An error where GPUs work together: a baseline with NCCL_PROTO=LL from a
+    forgotten file is none, and what is compared with it is compared with
+    nothing. The service sees neither files in /home nor those it may not read.
+    """
+    env, known = about.profile.env, set(about.profile.env)
+    chosen = env.get(nccl_conf.CHOSEN_BY, "")
+    for path in _paths(about, chosen):
+        why = reach.why_unreachable(path, about.viewer)
+        found = nccl_conf.read(path)
+        if why or found.why_not:
+            if str(path) == chosen:
+                yield Problem(
+                    f"{why or found.why_not}; NCCL would say nothing and go on without it",
+                    key=f"env.{nccl_conf.CHOSEN_BY}",
+                )
+            continue
+        for name, value in found.variables.items():
+            if name not in known:
+                known.add(name)  # the first file counts
+                yield _leak(about, path, f"{name}={value}", name)
+
+
+def _paths(about: Inspection, chosen: str) -> tuple[Path, ...]:
+    home = nccl_conf.home_of(about.profile.service.user)
+    staged = about.root / home.relative_to("/") if home else None
+    return nccl_conf.conf_paths(chosen, staged, about.root)
+
+
+def _leak(about: Inspection, path: Path, setting: str, name: str) -> Problem:
+    shown = setting if name.startswith(("NCCL_", "CUDA_")) else name  # others may be secrets
+    words = f"{about.profile.name} would run with {shown} from {path}"
+    if name in HARMLESS or about.ranks <= 1 or str(path) == about.profile.env.get("NCCL_CONF_FILE"):
+        return warning(words, "env")
+    return Problem(f"{words}; write it into [env], or take it out of there", key="env")

@@ -1,0 +1,97 @@
+"""Checks of the programs: vLLM, its version, what it compiles with, and kimisvc itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.inspection import warning
+from kimisvc.host import reach, vllm_binary
+from kimisvc.records import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kimisvc.deploy.inspection import Inspection
+
+SYSTEM_PATH = (
+    "usr/local/cuda/bin",
+    "usr/local/bin",
+    "usr/local/sbin",
+    "usr/bin",
+    "usr/sbin",
+    "bin",
+)
+"""What the unit gives vLLM as PATH, behind the folder of the program itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What vLLM, or what it compiles with, runs while it loads; any of `names` will do."""
+
+    names: tuple[str, ...]
+    why: str
+
+
+TOOLS = (
+    Tool(("gcc", "cc", "clang"), "Triton compiles its launchers with a C compiler"),
+    Tool(("nvcc",), "FlashInfer compiles kernels it has no ready ones for with nvcc"),
+    Tool(("ninja",), "FlashInfer and PyTorch build extensions with ninja"),
+)
+"""Asked for where GPUs are; vLLM finds out at the end of a load."""
+
+
+def executable(about: Inspection) -> Iterator[Problem]:
+    """Yield why vLLM could not be run by the service."""
+    why = reach.why_unrunnable(Path(about.profile.vllm.executable), about.viewer)
+    if why:
+        yield Problem(f"{why}; install vLLM there", key="vllm.executable")
+
+
+def version(about: Inspection) -> Iterator[Problem]:
+    """Yield a version of vLLM below the one that the profile needs."""
+    least = about.profile.vllm.min_version
+    program = Path(about.profile.vllm.executable)
+    if not least or not program.is_file():
+        return
+    found = vllm_binary.vllm_version(program)
+    if found is None:
+        words = f"{program} does not tell its version; {least} is needed"
+        yield Problem(words, key="vllm.min_version")
+    elif release(found) < release(least):
+        yield Problem(f"vLLM {found} is installed, {least} is needed", key="vllm.min_version")
+
+
+def tools(about: Inspection) -> Iterator[Problem]:
+    """Yield what is not on vLLM's PATH and may be run while it loads."""
+    if not about.profile.hardware.gpus:
+        return
+    folders = search_path(about)
+    for tool in TOOLS:
+        if not any((folder / name).is_file() for folder in folders for name in tool.names):
+            where = "the PATH of the service"
+            yield warning(f"no {' or '.join(tool.names)} on {where}; {tool.why}", "vllm.executable")
+
+
+def search_path(about: Inspection) -> tuple[Path, ...]:
+    """Return the folders in which vLLM will look for programs."""
+    own = about.profile.env.get("PATH")
+    if own is not None:
+        return tuple(Path(folder) for folder in own.split(":") if folder)
+    program = Path(about.profile.vllm.executable)
+    return (program.parent, *(about.root / folder for folder in SYSTEM_PATH))
+
+
+def kimisvc(about: Inspection) -> Iterator[Problem]:
+    """Yield why the gate, which runs this kimisvc as a user of its own, could not."""
+    why = reach.why_unrunnable(about.place.kimisvc)
+    if why:
+        yield Problem(f"{why}; install kimisvc under /opt or /usr, where its units can run it")
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Given a version, return its release numbers: 0.32.0+cpu and 0.32.0rc1 give (0, 32, 0)."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()

@@ -1,0 +1,123 @@
+"""What every check of the host gets, and what it finds: the values of the preflight.
+
+The doors are asked under one root folder, so that a bad host can be staged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.host import gpu, processes, reach
+from kimisvc.records import Installation, Problem, Profile, Severity, UnitNames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+ORDER = "CUDA_DEVICE_ORDER"
+BY_ADDRESS = "PCI_BUS_ID"
+"""NVML's own order, and what kimisvc sets where the profile does not say."""
+PARALLEL = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
+SHORT = {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found: nothing in `problems` means that it is in order.
+
+    `said` is what it saw, for a table; empty where there is nothing to say.
+    """
+
+    check: str
+    problems: tuple[Problem, ...] = ()
+    said: str = ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it stands in the way: a warning does not."""
+        return any(problem.severity is Severity.ERROR for problem in self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A checked profile and the host it is to run on: what all checks are asked about."""
+
+    profile: Profile
+    place: Installation
+    survey: gpu.Survey | gpu.NoGpus
+    root: Path = field(default=Path("/"))
+
+    @property
+    def proc(self) -> Path:
+        """The folder of processes."""
+        return self.root / "proc"
+
+    @property
+    def service(self) -> str:
+        """Our own service: what belongs to it is stopped before the load."""
+        return UnitNames.of(self.profile.service.instance).service
+
+    @property
+    def viewer(self) -> reach.Viewer:
+        """Who vLLM runs as: the user of the profile, or one that systemd makes up."""
+        user = self.profile.service.user
+        ids = processes.user_ids(user) if user else None
+        return reach.ANYBODY if ids is None else reach.Viewer(ids[0], processes.group_ids(user))
+
+    @property
+    def ranks(self) -> int:
+        """How many GPUs work together; 0 where the profile does not say."""
+        product = 1
+        for name in PARALLEL:
+            value = option(self.profile, name, SHORT[name])
+            product *= value if isinstance(value, int) and value > 0 else 1
+        return max(self.profile.hardware.gpus, product if product > 1 else 0)
+
+    def is_ours(self, pid: int) -> bool:
+        """Given a process, say whether it belongs to our own service."""
+        return processes.unit_of(pid, self.proc) == self.service
+
+    def gpus(self) -> tuple[gpu.Gpu, ...]:
+        """Return the GPUs that vLLM will be shown and that the profile asks for."""
+        if isinstance(self.survey, gpu.NoGpus):
+            return ()
+        shown = tuple(visible(self.survey.gpus, self.profile.env))
+        return shown[: self.profile.hardware.gpus]
+
+
+def visible(gpus: tuple[gpu.Gpu, ...], env: Mapping[str, str]) -> Iterator[gpu.Gpu]:
+    """Given the GPUs of a box and [env], yield those that CUDA shows, in its order.
+
+    The first entry that names none ends the list (CUDA C++ programming guide,
+    "CUDA environment variables"). Where CUDA would order them by speed, or
+    slices of GPUs are named, all are taken: that cannot be told here.
+    """
+    wanted = env.get(VISIBLE)
+    if wanted is None or env.get(ORDER, BY_ADDRESS) != BY_ADDRESS or "MIG-" in wanted:
+        yield from gpus
+        return
+    for entry in (part.strip() for part in wanted.split(",")):
+        found = [
+            one
+            for one in gpus
+            if entry and (str(one.index) == entry or one.uuid.startswith(entry or "-"))
+        ]
+        if len(found) != 1:
+            return
+        yield found[0]
+
+
+def option(profile: Profile, *names: str) -> object:
+    """Given an option of vLLM by its names, return its value in [args]; None if it is not there."""
+    for name in names:
+        for spelling in (name, name.replace("-", "_")):
+            if spelling in profile.args:
+                return profile.args[spelling]
+    return None
+
+
+def warning(message: str, key: str = "") -> Problem:
+    """Given what is odd but refuses nothing, return it as a problem."""
+    return Problem(message, key=key, severity=Severity.WARNING)

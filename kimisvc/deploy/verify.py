@@ -1,0 +1,46 @@
+"""Has systemd itself read units before they are installed."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.host import files, processes
+from kimisvc.records import Problem, UnitFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def verify(units: tuple[UnitFile, ...]) -> tuple[Problem, ...]:
+    """Given units, have systemd-analyze read them; return what it says of them.
+
+    Its exit status is 0 for nearly everything that systemd would ignore, so
+    what it writes is read instead (systemd#27540).
+    """
+    with _scratch() as folder:
+        paths = []
+        for unit in units:
+            path = Path(folder) / unit.name
+            files.write_atomic(path, unit.text, mode=0o644)
+            paths.append(str(path))
+        done = processes.run(
+            ["systemd-analyze", "verify", "--recursive-errors=no", "--man=no", *paths], timeout=60.0
+        )
+    named = {unit.name for unit in units}
+    return tuple(
+        Problem(f"systemd-analyze: {line.removeprefix(folder).strip('/')}")
+        for line in done.stderr.splitlines()
+        if any(name in line for name in named)
+    )
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="kimisvc-verify-") as folder:
+            yield folder
+    except OSError as error:
+        raise files.translated(error, Path(tempfile.gettempdir())) from error
