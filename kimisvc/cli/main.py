@@ -33,6 +33,8 @@ COMMANDS = {
     "rollback": ("rollback", "Go back to the last accepted generation, or to any other."),
     "history": ("history", "Starts, verdicts, applies and rollbacks, newest last."),
     "doctor": ("doctor", "Look at this host: would a profile run here, and if not, why."),
+    "import": ("adopt", "Make a profile of a `vllm serve` command line, or of a unit."),
+    "schema": ("adopt", "Print the JSON Schema of a profile, for editors."),
     "gate": ("unit", "Prove the start that runs (called by the gate unit)."),
     "settle": ("unit", "Keep what the gate found (called by the gate unit)."),
 }

@@ -14,7 +14,7 @@ from kimisvc.profile.nearest import header
 from kimisvc.profile.options import OWNED_OPTIONS, OWNED_VARIABLES
 from kimisvc.profile.settings import TABLES, Kind
 from kimisvc.profile.values import rule_of
-from kimisvc.records import OptionKind
+from kimisvc.records import ChoiceRule, OptionKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,10 +35,12 @@ _OPTION, _VARIABLE = r"^[A-Za-z][A-Za-z0-9._-]*$", r"^[A-Za-z_][A-Za-z0-9_]*$"
 _ANY_OPTION = ["boolean", "integer", "number", "string", "array", "object"]
 _TYPES: Mapping[OptionKind, list[str]] = {
     OptionKind.FLAG: ["boolean"],
-    OptionKind.INTEGER: ["integer", "string"],  # 256k, auto
+    OptionKind.INTEGER: ["integer", "string"],
+    OptionKind.SIZE: ["integer", "string"],
     OptionKind.NUMBER: ["number", "string"],
     OptionKind.TEXT: ["string", "number", "boolean"],
     OptionKind.JSON: ["object", "string", "array"],
+    OptionKind.JSON_OR_TEXT: _ANY_OPTION,
 }
 _NEVER: Node = {"not": {}, "x-taplo": {"hidden": True}}
 _FREE_WORDS = {
@@ -155,7 +157,8 @@ def _option(option: VllmOption) -> Node:
         del node["description"]
     if option.many:
         return node | {"type": _ANY_OPTION}
-    if option.choices and option.kind is OptionKind.TEXT:
+    exact = option.choice_rule is ChoiceRule.EXACT and option.kind is OptionKind.TEXT
+    if option.choices and exact:
         return node | {"anyOf": [{"enum": list(option.choices)}, {"type": ["number", "boolean"]}]}
     return node | {"type": _TYPES[option.kind]}
 

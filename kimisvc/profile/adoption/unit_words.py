@@ -1,0 +1,210 @@
+r"""How systemd splits and expands the values of a unit. Pure.
+
+Sources: systemd.syntax(7), "Quoting"; systemd.unit(5), "Specifiers";
+systemd.service(5), "Command lines"; systemd.exec(5), Environment= and
+EnvironmentFile=. What systemd ignores with a warning is ignored here, and told.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_BLANKS = " \t\n\r"
+_SIMPLE = dict(zip("abfnrtv\\\"'s", "\a\b\f\n\r\t\v\\\"' ", strict=True))
+_CODED = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
+_SPECIFIER = re.compile("%(.?)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ESCAPED_IN_FILE = '"\\`$'
+_BACKSLASH = "\\"
+
+
+def words(value: str) -> list[str]:
+    """Given a value that is a list of words, return them with quotes and escapes resolved.
+
+    An escape that is none stays as it is. Raise ValueError for an open quote.
+    """
+    found: list[str] = []
+    parts: list[str] = []
+    quote, at, begun = "", 0, False
+    while at < len(value):
+        char = value[at]
+        at += 1
+        if not quote and char in _BLANKS:
+            found += ["".join(parts)] if begun else []
+            parts, begun = [], False
+            continue
+        begun = True
+        if char == _BACKSLASH and at < len(value):
+            text, at = _escape(value, at)
+            parts.append(text)
+        elif char == quote:
+            quote = ""
+        elif not quote and char in "\"'":
+            quote = char
+        else:
+            parts.append(char)
+    if quote:
+        raise ValueError(f"a quote ({quote}) is opened and not closed")
+    return [*found, "".join(parts)] if begun else found
+
+
+def _escape(value: str, at: int) -> tuple[str, int]:
+    """Given what follows a backslash, return the text it stands for and where to read on."""
+    simple = _SIMPLE.get(value[at])
+    if simple is not None:
+        return simple, at + 1
+    coded = _CODED.match(value, at)
+    if coded is None:
+        return _BACKSLASH + value[at], at + 1
+    if coded[1]:
+        return chr(int(coded[1], 16)), coded.end()
+    code = int(coded[4], 8) if coded[4] else int(coded[2] or coded[3], 16)
+    return chr(code), coded.end()
+
+
+def specifiers(text: str, known: Mapping[str, str]) -> str:
+    """Given a text and what each letter stands for, return it expanded.
+
+    Raise ValueError for a letter that stands for nothing, or for something of
+    the host that is not known here: systemd drops the whole setting, or fills
+    in what we cannot.
+    """
+
+    def expanded(match: re.Match[str]) -> str:
+        letter = match[1]
+        if letter == "%":
+            return "%"
+        if letter in known and letter:
+            return known[letter]
+        if letter.isascii() and letter.isalpha():
+            raise ValueError(f"what %{letter} stands for is not known here")
+        return match[0]
+
+    return _SPECIFIER.sub(expanded, text)
+
+
+def assignments(value: str, known: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Given the value of an Environment=, return what it sets, and what systemd ignores of it.
+
+    Raise ValueError where systemd ignores all of it.
+    """
+    found: dict[str, str] = {}
+    ignored: list[str] = []
+    for word in words(value):
+        name, equals, text = specifiers(word, known).partition("=")
+        if equals and _NAME.fullmatch(name):
+            found[name] = text
+        else:
+            ignored.append(word)
+    return found, ignored
+
+
+def command_words(value: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Given the value of an ExecStart=, return its prefixes (`-@:+!`) and its words.
+
+    The variables are not expanded yet. Raise ValueError where systemd would
+    refuse it.
+    """
+    prefixes = value[: len(value) - len(value.lstrip("-@:+!|"))]
+    found = [specifiers(word, known) for word in words(value[len(prefixes) :])]
+    if "@" in prefixes:
+        del found[1:2]  # the name it is shown under
+    if not found:
+        raise ValueError("it names no program")
+    return prefixes, found
+
+
+def expand(
+    found: list[str], variables: Mapping[str, str], unset: Callable[[str], None]
+) -> list[str]:
+    """Given the words of a command after its program, return them with variables in place.
+
+    $NAME as a word of its own is split at blanks, ${NAME} stays one, $$ is $;
+    any other $ is itself. `unset` is told of each name without a value.
+    """
+    result: list[str] = []
+    for word in found:
+        name = word[1:]
+        if word.startswith("$") and _NAME.fullmatch(name):
+            if name not in variables:
+                unset(name)
+            result += words(variables.get(name, ""))
+        else:
+            result.append(_VARIABLE.sub(lambda match: _braced(match, variables, unset), word))
+    return result
+
+
+def _braced(
+    match: re.Match[str], variables: Mapping[str, str], unset: Callable[[str], None]
+) -> str:
+    if match[0] == "$$":
+        return "$"
+    if match[1] not in variables:
+        unset(match[1])
+    return variables.get(match[1], "")
+
+
+def environment_file(text: str) -> tuple[dict[str, str], list[str]]:
+    """Given the text of an EnvironmentFile=, return what it sets, and the names systemd ignores.
+
+    Neither % nor $ is expanded there; a line that begins `export` sets nothing.
+    """
+    found: dict[str, str] = {}
+    ignored: list[str] = []
+    rest = text.replace("\r\n", "\n")
+    while rest:
+        rest = rest.lstrip(_BLANKS)
+        if rest[:1] in ("#", ";"):
+            rest = _after_comment(rest)
+            continue
+        line, _, _ = rest.partition("\n")
+        name, equals, _ = line.partition("=")
+        if not equals:
+            ignored += [name.strip()] if name.strip() else []
+            rest = rest[len(line) + 1 :]
+            continue
+        value, rest = _file_value(rest[len(name) + 1 :])
+        if _NAME.fullmatch(name.strip()):
+            found[name.strip()] = value
+        else:
+            ignored.append(name.strip())
+    return found, ignored
+
+
+def _after_comment(rest: str) -> str:
+    """A comment goes on over a backslash at the end of its line."""
+    comment = re.match(r"(?:[^\n\\]|\\.|\\\n)*\n?", rest, re.DOTALL)
+    return rest[comment.end() :] if comment else ""
+
+
+def _file_value(rest: str) -> tuple[str, str]:
+    """Given what follows `NAME=`, return the value and what follows its line."""
+    value, kept, at = "", 0, 0  # `kept`: up to here blanks at the end belong to it
+    quote, may_open = "", True  # a quote opens where a value begins, or right after another
+    while at < len(rest):
+        char = rest[at]
+        at += 1
+        if char == _BACKSLASH:
+            following = rest[at : at + 1]
+            plain = not quote or following in _ESCAPED_IN_FILE
+            value += "" if following == "\n" else following if plain else char + following
+            at += 1
+            kept, may_open = len(value), False
+        elif char == quote:
+            quote, may_open = "", True
+        elif not quote and char == "\n":
+            break
+        elif may_open and not quote and char in "\"'":
+            quote = char
+        elif may_open and not quote and char in _BLANKS:
+            pass
+        else:
+            value += char
+            kept = len(value) if quote or char not in _BLANKS else kept
+            may_open = False
+    return value[:kept], rest[at:]
