@@ -157,8 +157,10 @@ def _show(error: KimisvcError) -> None:
 
 def _say(line: str) -> None:
     """Write a line to stderr; a stderr that is gone or full changes no exit status."""
+    from kimisvc.cli.output import hushed
+
     try:
-        click.echo(line, err=True)
+        click.echo(hushed(line), err=True)
         if sys.stderr is not None:
             sys.stderr.flush()
     except (OSError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,17 @@ SHORT = 10.0
 """Below this many seconds a tenth of one matters."""
 
 
+def hushed(text: str) -> str:
+    """Given words that are not all ours (errors of programs, edited units), take secrets out.
+
+    Those of the operator's environment by their values, all others by their looks.
+    """
+    from kimisvc.profile.secret_signs import secrets_named
+    from kimisvc.redaction import Redactor
+
+    return Redactor.of(secrets_named(os.environ))(text)
+
+
 def problem_lines(problems: Iterable[Problem]) -> list[str]:
     """Given problems, return a line each: file:line: key: severity: message."""
     from kimisvc.profile.problems import format_problem
@@ -40,7 +52,7 @@ def problem_json(problem: Problem) -> dict[str, Any]:
         "line": problem.line,
         "key": problem.key,
         "severity": problem.severity.value,
-        "message": problem.message,
+        "message": hushed(problem.message),
     }
 
 
@@ -56,7 +68,7 @@ def error_json(error: KimisvcError) -> dict[str, Any]:
     return {
         "outcome": error.code,
         "verdict": None,
-        "reason": error.message,
+        "reason": hushed(error.message),
         "hint": error.hint,
         "problems": [problem_json(problem) for problem in problems],
         "generation": None,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kimisvc.cli.output import hushed
+
 if TYPE_CHECKING:
     from kimisvc.deploy.plan import Plan
     from kimisvc.records import Profile
@@ -14,7 +16,9 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     return {
         "action": plan.action.name.lower(),
         "why": plan.why,
-        "units": [{"name": u.name, "change": u.change.value, "diff": u.diff} for u in plan.units],
+        "units": [
+            {"name": u.name, "change": u.change.value, "diff": hushed(u.diff)} for u in plan.units
+        ],
         "hand_edits": [edit.unit for edit in plan.hand_edits],
     }
 
@@ -37,4 +41,4 @@ def plan_text(plan: Plan, before: Profile | None, wanted: Profile) -> str:
     for edit in plan.hand_edits:
         lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite:")
         lines.append(edit.diff)
-    return "\n".join(lines)
+    return hushed("\n".join(lines))

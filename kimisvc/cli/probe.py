@@ -31,15 +31,17 @@ def probe(profile: str | None, instance: str | None, form: Form) -> int:
     or DEGRADED; 1: FAIL; 6: INCONCLUSIVE.
     """
     from kimisvc.cli.reporter import reporter
+    from kimisvc.deploy.redacting import of_profile, redacted_proof
     from kimisvc.measure.gate import measure
 
     settings = usable(doors.checked(profile)) if profile else _applied(instance)
+    redact = of_profile(settings)
     with reporter() as shown:
 
         def tell(phase: Any, detail: str, done: int = 0, total: int = 0) -> None:
-            shown.progress(Progress(phase, 0, "", 0.0, 0.0, detail, done, total))
+            shown.progress(Progress(phase, 0, "", 0.0, 0.0, redact(detail), done, total))
 
-        proof = measure(doors.api(settings), settings, tell)
+        proof = redacted_proof(measure(doors.api(settings), settings, tell), redact)
     emit_json(probe_json(proof)) if form is Form.JSON else click.echo(probe_text(proof))
     return int(
         {

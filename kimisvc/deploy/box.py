@@ -142,7 +142,7 @@ def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
         text = files.read_text(box.layout.installed(edit.unit))
         copy = box.layout.overwritten / f"{edit.unit}.{int(box.now())}"
         files.make_folder(copy.parent)
-        files.write_atomic(copy, text, mode=0o644)
+        files.write_atomic(copy, text, mode=0o600)  # what was written by hand may be a secret
         copies.append(copy)
     return tuple(copies)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kimisvc.deploy.outcome import Applied, Ending, Evidence, Outcome, at_rest, judge
-from kimisvc.deploy.record import printable, progress_from_json
+from kimisvc.deploy.record import progress_from_json
+from kimisvc.deploy.redacting import last_words
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
@@ -136,8 +137,8 @@ def _tell(box: Box, seen: Evidence, told: _Told, reporter: Reporter) -> None:
 def _rest_reason(box: Box, seen: Evidence) -> str:
     service = seen.service
     if service.active_state == "active":
-        words = box.journal.tail(seen.gate.name, seen.gate.invocation_id, 1)
-        said = f"; its last words: {printable(words[-1].strip())}" if words else ""
+        words = last_words(box, seen.gate)
+        said = f"; its last words: {words}" if words else ""
         return f"the gate ended without a verdict (journalctl -u {seen.gate.name}){said}"
     if service.result not in ("", "success"):
         return f"the service ended ({service.result}) and nothing came after it"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.box import is_installed
 from kimisvc.deploy.readiness import Ended, Eyes, unit_verdict, wait_ready
 from kimisvc.deploy.record import GateRecord, to_json
+from kimisvc.deploy.redacting import of_unit, redacted_record
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
 from kimisvc.records import Phase, Progress, Proof, Verdict, VerdictKind
@@ -33,24 +34,30 @@ JOURNAL_EVERY = 1.0
 
 
 class Desk:
-    """Writes where the gate stands, for whoever follows."""
+    """Writes where the gate stands and what it found, for whoever follows; no secret is in it."""
 
     def __init__(
         self, box: Box, generation: Generation, invocation: str, started_at: float
     ) -> None:
         self._box = box
+        self._redact = of_unit()
         self._base = Progress(Phase.LOADING, generation.number, invocation, started_at, started_at)
 
     def write(self, phase: Phase, detail: str, done: int = 0, total: int = 0) -> None:
         """Given where the gate stands, let others see it; a full disk does not stop a gate."""
         self._base = replace(
-            self._base, phase=phase, detail=detail, done=done, total=total,
+            self._base, phase=phase, detail=self._redact(detail), done=done, total=total,
             updated_at=self._box.now(),
         )  # fmt: skip
         try:
             files.write_atomic(self._box.layout.progress, to_json(self._base), mode=0o644)
         except KimisvcError:
             return
+
+    def hand_over(self, record: GateRecord) -> None:
+        """Given the record as it stands, leave it for `settle`."""
+        text = to_json(redacted_record(record, self._redact))
+        files.write_atomic(self._box.layout.record(record.record), text, mode=0o644)
 
     def expect(self, seconds: float) -> None:
         """Given the load time seen before, tell it along."""
@@ -97,14 +104,14 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
     desk = Desk(box, generation, service.invocation_id, service.started_at)
     desk.write(Phase.LOADING, "starting")
     record = _open_record(box, generation, profile, service)
-    _hand_over(box, record)
+    desk.hand_over(record)
     desk.expect(_expected_load(box, profile))
     try:
         record = _prove_start(box, open_api(profile), profile, service, record, desk)
     except KimisvcError as error:
         broke = Verdict(VerdictKind.INCONCLUSIVE, f"the gate itself broke: {error.message}")
         record = _closed(box, record, Proof(broke))
-    _hand_over(box, record)
+    desk.hand_over(record)
     if record.proof is None:
         return ExitStatus.DONE
     verdict = record.proof.verdict
@@ -141,7 +148,7 @@ def _prove_start(
         record, ready_at=ready_at, vllm_version=api.version() or "",
         load_s=box.clock() - service.started_monotonic if fresh else None,
     )  # fmt: skip
-    _hand_over(box, record)
+    desk.hand_over(record)
     proof = prove(api, profile, desk.write, clock=box.clock, sleep=box.sleep)
     if not proof.verdict.kind.accepted and unit_verdict(
         box.systemd.state(name), service.invocation_id
@@ -174,10 +181,6 @@ def _open_record(
 
 def _closed(box: Box, record: GateRecord, proof: Proof) -> GateRecord:
     return replace(record, ended_at=box.now(), proof=proof)
-
-
-def _hand_over(box: Box, record: GateRecord) -> None:
-    files.write_atomic(box.layout.record(record.record), to_json(record), mode=0o644)
 
 
 def _expected_load(box: Box, profile: Profile) -> float:

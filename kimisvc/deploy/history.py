@@ -1,6 +1,7 @@
 """The history of one instance, in SQLite: starts, verdicts, samples, applies, rollbacks.
 
-Only root writes (apply, settle, rollback); anyone may read. The write-ahead
+Only root writes (apply, settle, rollback); anyone may read, so that `status`
+needs no sudo: nothing is written here that was not redacted before. The write-ahead
 log keeps what was committed through kill -9 and a full disk. What came after
 what is told by `sequence`, one count over all tables: clocks jump. A reader who may
 not write the folder cannot open a write-ahead log that no writer holds open;

@@ -15,7 +15,7 @@ from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed, keep_copies, plan
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Outcome
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.record import printable
+from kimisvc.deploy.redacting import last_words
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
 from kimisvc.records import OnFail
@@ -155,8 +155,8 @@ def _failure(box: Box, current: int) -> str:
             f"the service gave up after {starts} start{'s' if starts > 1 else ''}"
             f" ({service.result}, exit status {service.exec_main_status})"
         )
-        words = box.journal.tail(service.name, service.invocation_id, 1)
-        return printable(f"{how}; its last words: {words[-1].strip()}" if words else how)
+        words = last_words(box, service)
+        return f"{how}; its last words: {words}" if words else how
     try:
         verdicts = box.history.verdicts(limit=5)
     except KimisvcError as error:

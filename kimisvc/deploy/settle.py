@@ -15,6 +15,7 @@ from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.record import GateRecord, record_from_json
+from kimisvc.deploy.redacting import of_box, redacted_record
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.records import VerdictKind
@@ -57,7 +58,7 @@ def _records(box: Box) -> tuple[Path, ...]:
 
 def _take(box: Box, path: Path) -> Settled:
     try:
-        record = record_from_json(files.read_untrusted(path))
+        record = redacted_record(record_from_json(files.read_untrusted(path)), of_box(box))
     except KimisvcError as error:
         files.remove(path)
         return Settled(note=error.message)

@@ -1,0 +1,78 @@
+"""Knows the secrets of an instance, and takes them out of what vLLM said before it is kept or shown.
+
+History, progress and reasons may be read by every user of the box; vLLM's own
+words in the journal may not. So whatever crosses that line goes through here,
+at the place where it is written down, not where it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.record import printable
+from kimisvc.errors import KimisvcError
+from kimisvc.profile.secret_signs import secrets_held, secrets_named
+from kimisvc.redaction import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.record import GateRecord
+    from kimisvc.records import Profile, Proof, UnitState
+
+
+def of_unit() -> Redactor:
+    """Return what knows the secrets that systemd gave this process from the secrets file."""
+    return Redactor.of(secrets_held(os.environ))
+
+
+def of_profile(*profiles: Profile) -> Redactor:
+    """Given profiles, return what knows the secrets of their files and of our own environment.
+
+    A file that may not be read, by others than root as a rule, adds nothing:
+    who may not read it finds nothing of it in what he may read either.
+    """
+    from kimisvc.host import secrets_file
+
+    held = secrets_named(os.environ)
+    for path in {p.service.secrets_file for p in profiles if p.service.secrets_file}:
+        held |= secrets_held(secrets_file.variables(secrets_file.contents(Path(path))))
+    return Redactor.of(held)
+
+
+def of_box(box: Box) -> Redactor:
+    """Given a box, return what knows the secrets of its current and its accepted generation."""
+    profiles = []
+    for ask in (box.generations.current, box.generations.accepted):
+        try:
+            generation = ask()
+            profiles += [generation.settings()] if generation else []
+        except KimisvcError:
+            continue  # damaged: its file cannot be known, its shapes still are
+    return of_profile(*profiles)
+
+
+def last_words(box: Box, unit: UnitState) -> str:
+    """Given a unit, return the last words of its start, fit to be kept; empty if it said nothing."""
+    words = box.journal.tail(unit.name, unit.invocation_id, 1)
+    return of_box(box)(printable(words[-1].strip())) if words else ""
+
+
+def redacted_proof(proof: Proof, redact: Callable[[str], str]) -> Proof:
+    """Given what a gate or probe found, return it without secrets in what the server said."""
+    return replace(
+        proof,
+        verdict=replace(proof.verdict, reason=redact(proof.verdict.reason)),
+        golden=tuple(replace(one, answer=redact(one.answer)) for one in proof.golden),
+        notes=tuple(redact(note) for note in proof.notes),
+    )
+
+
+def redacted_record(record: GateRecord, redact: Callable[[str], str]) -> GateRecord:
+    """Given a gate's record, return it without secrets. What is ours in it stays as it is."""
+    proof = redacted_proof(record.proof, redact) if record.proof else None
+    return replace(record, vllm_version=redact(record.vllm_version), proof=proof)
