@@ -1,0 +1,174 @@
+"""What an option in [args] may cost: a row for each that is not simply safe, or often asked about.
+
+Safe: the same answers, from a server that stays up. Safe-ish: less speed,
+memory or accuracy, or trust in files, that goes away with the option. Risky:
+wrong answers, crashes under load, or an open door. Options without a row are
+not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.knowledge.judgement import Judgement
+from kimisvc.records import Risk
+
+if TYPE_CHECKING:
+    from kimisvc.records import ArgValue, Profile
+
+_DOCS = "https://docs.vllm.ai/en/stable"
+_ARGS = f"{_DOCS}/cli/serve/"
+_SECURITY = f"{_DOCS}/usage/security/"
+_QUANTIZED_KV = f"{_DOCS}/features/quantization/quantized_kvcache/"
+_SPECULATIVE = f"{_DOCS}/features/spec_decode/"
+_MOST_MEMORY = 0.95
+"""The highest share of a GPU that published recipes use (rtx6kpro: 0.90 to 0.95)."""
+_OWN_FORMATS = ("auto", "safetensors", "hf", "pt", "npcache", "mistral")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """How one option is judged: by its value and the profile, as a Judgement or not at all."""
+
+    name: str
+    judge: Callable[[ArgValue, Profile], Judgement | None]
+
+
+def option_risk(name: str, value: ArgValue, profile: Profile) -> Judgement | None:
+    """Given an option, its value and the profile, return its risk; None if nothing is known of it.
+
+    `name` may be written with underscores, and may go on after a dot.
+    """
+    row = _ROWS.get(name.partition(".")[0].replace("_", "-"))
+    return row.judge(value, profile) if row else None
+
+
+def _always(risk: Risk, why: str, source: str = _ARGS) -> Callable[..., Judgement | None]:
+    """The same whatever the value; not at all where a flag is off."""
+
+    def judge(value: ArgValue, _profile: Profile) -> Judgement | None:
+        return None if value is False else Judgement(risk, why, source)
+
+    return judge
+
+
+def _memory(value: ArgValue, _profile: Profile) -> Judgement | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if value > _MOST_MEMORY:
+        return Judgement(
+            Risk.RISKY,
+            f"above {_MOST_MEMORY} little is left for CUDA graphs, NCCL and activations: out of "
+            "memory under load, hours after the start",
+            _ARGS,
+        )
+    return Judgement(Risk.SAFE, "what is taken at the start is all that is taken", _ARGS)
+
+
+def _kv_cache_dtype(value: ArgValue, _profile: Profile) -> Judgement | None:
+    if value in ("auto", "bfloat16", "float16"):
+        return Judgement(Risk.SAFE, "the cache is as exact as the model", _QUANTIZED_KV)
+    if str(value).startswith("fp8"):
+        why = "fp8 halves the cache and costs a little accuracy, more in long contexts"
+        return Judgement(Risk.SAFE_ISH, why, _QUANTIZED_KV)
+    why = "fewer than 8 bits a value cost accuracy that nobody has measured for this model"
+    return Judgement(Risk.RISKY, why, _QUANTIZED_KV)
+
+
+def _speculative(value: ArgValue, _profile: Profile) -> Judgement | None:
+    method = value.get("method") if isinstance(value, Mapping) else None
+    extra = "" if method in ("ngram", "mtp", "suffix") else ", and a draft model takes memory"
+    return Judgement(
+        Risk.SAFE_ISH,
+        f"answers are those of the model up to rounding; speed depends on the text{extra}",
+        _SPECULATIVE,
+    )
+
+
+def _load_format(value: ArgValue, _profile: Profile) -> Judgement | None:
+    if value == "dummy":
+        return Judgement(Risk.RISKY, "random weights: every answer is nonsense", _ARGS)
+    if value in _OWN_FORMATS:
+        return Judgement(Risk.SAFE, "changes how files are read, not what is in them", _ARGS)
+    why = "a package or service besides vLLM reads the weights; without it the start fails"
+    return Judgement(Risk.SAFE_ISH, why, _ARGS)
+
+
+def _quantization(value: ArgValue, _profile: Profile) -> Judgement | None:
+    if str(value).startswith(("fp8", "int8", "experts_int8", "online", "nvfp4_per", "torchao")):
+        why = "quantizes the weights while they are loaded, which costs accuracy"
+        return Judgement(Risk.SAFE_ISH, why, f"{_DOCS}/features/quantization/")
+    return Judgement(Risk.SAFE, "says what the checkpoint is, which vLLM sees by itself", _ARGS)
+
+
+def _sleep_mode(value: ArgValue, profile: Profile) -> Judgement | None:
+    if value is False:
+        return None
+    if profile.env.get("VLLM_SERVER_DEV_MODE", "0") not in ("", "0"):
+        why = "with VLLM_SERVER_DEV_MODE all who reach the port may put the model to sleep"
+        return Judgement(Risk.RISKY, why, _SECURITY)
+    why = "another allocator for all memory of the GPU; without use where nobody sends it to sleep"
+    return Judgement(Risk.SAFE_ISH, why, f"{_DOCS}/features/sleep_mode/")
+
+
+_PLUGIN = "runs code of that file or package inside the server"
+_KERNELS = "other kernels: the same answers up to rounding, another speed, or no start at all"
+
+_TABLE = (
+    _Row("trust-remote-code", _always(Risk.SAFE_ISH,
+         "code from the model's folder runs with all rights of the service", _SECURITY)),
+    _Row("speculative-config", _speculative),
+    _Row("spec-method", _speculative),
+    _Row("kv-cache-dtype", _kv_cache_dtype),
+    _Row("gpu-memory-utilization", _memory),
+    _Row("device-memory-utilization", _memory),
+    _Row("load-format", _load_format),
+    _Row("quantization", _quantization),
+    _Row("enable-sleep-mode", _sleep_mode),
+    _Row("enforce-eager", _always(Risk.SAFE, "no CUDA graphs: slower, and the same answers")),
+    _Row("disable-custom-all-reduce", _always(Risk.SAFE,
+         "NCCL reduces instead; on more than two PCIe GPUs it does anyway")),
+    _Row("enable-expert-parallel", _always(Risk.SAFE, "whole experts lie on a GPU each")),
+    _Row("attention-backend", _always(Risk.SAFE_ISH, _KERNELS)),
+    _Row("moe-backend", _always(Risk.SAFE_ISH, _KERNELS)),
+    _Row("linear-backend", _always(Risk.SAFE_ISH, _KERNELS)),
+    _Row("all2all-backend", _always(Risk.SAFE_ISH, _KERNELS)),
+    _Row("compilation-config", _always(Risk.SAFE_ISH,
+         "other graphs and fusions: another speed, memory and time to start",
+         f"{_DOCS}/design/torch_compile/")),
+    _Row("optimization-level", _always(Risk.SAFE_ISH,
+         "other graphs and fusions: another speed, memory and time to start")),
+    _Row("async-scheduling", _always(Risk.SAFE_ISH,
+         "schedules a step ahead; not every feature works with it")),
+    _Row("decode-context-parallel-size", _always(Risk.SAFE_ISH,
+         "splits the cache of a sequence; not every attention backend can")),
+    _Row("hf-overrides", _always(Risk.SAFE_ISH,
+         "changes the model's own configuration: a wrong key changes its answers")),
+    _Row("enable-dbo", _always(Risk.SAFE_ISH, "overlaps batches; made for many requests")),
+    _Row("disable-log-stats", _always(Risk.SAFE_ISH,
+         "without its metrics nobody sees the engine stall")),
+    _Row("tool-parser-plugin", _always(Risk.SAFE_ISH, _PLUGIN, _SECURITY)),
+    _Row("reasoning-parser-plugin", _always(Risk.SAFE_ISH, _PLUGIN, _SECURITY)),
+    _Row("middleware", _always(Risk.RISKY, f"{_PLUGIN}, and sees every request", _SECURITY)),
+    _Row("worker-cls", _always(Risk.RISKY, _PLUGIN, _SECURITY)),
+    _Row("worker-extension-cls", _always(Risk.RISKY, _PLUGIN, _SECURITY)),
+    _Row("scheduler-cls", _always(Risk.RISKY, _PLUGIN, _SECURITY)),
+    _Row("logits-processors", _always(Risk.RISKY, f"{_PLUGIN}, and changes answers", _SECURITY)),
+    _Row("allowed-local-media-path", _always(Risk.RISKY,
+         "whoever may ask the model may read files below that folder", _SECURITY)),
+    _Row("trust-request-chat-template", _always(Risk.RISKY,
+         "whoever asks the model may send templates that the server runs", _SECURITY)),
+    _Row("enable-tokenizer-info-endpoint", _always(Risk.SAFE_ISH,
+         "shows the chat template to all who reach the port", _SECURITY)),
+    _Row("enable-log-outputs", _always(Risk.SAFE_ISH,
+         "writes all answers of the model into the journal")),
+    _Row("enable-log-requests", _always(Risk.SAFE_ISH,
+         "writes what is asked into the journal")),
+    _Row("kv-transfer-config", _always(Risk.RISKY,
+         "sends the cache of all requests over the network, unencrypted", _SECURITY)),
+    _Row("enable-elastic-ep", _always(Risk.RISKY, "experimental: changes the GPUs while serving")),
+)  # fmt: skip
+_ROWS = MappingProxyType({row.name: row for row in _TABLE})

@@ -1,0 +1,206 @@
+"""What a vLLM makes of a value in [args]: its type, its choices, its size.
+
+What argparse would refuse is refused; what it would misread is named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.problems import Finding
+from kimisvc.profile.values import shown
+from kimisvc.records import ChoiceRule, OptionKind, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kimisvc.records import ArgValue, VllmOption
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+_UNSET = ("None", "")
+"""What vLLM takes for "not set" where an option may be unset (optional_type of arg_utils)."""
+_ELSEWHERE = ("tool-call-parser", "reasoning-parser")
+"""Options whose choices depend on further ones: judged with the model."""
+_ONE_JSON_LIST = ("allowed-origins", "allowed-methods", "allowed-headers")
+"""Options whose list is written as one JSON token (render.arguments)."""
+_MANY_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What a number has to be: more than `above`, at most `most`, and why."""
+
+    above: float
+    most: float
+    why: str
+
+
+_COUNT = _Range(0, float("inf"), "at least 1")
+_RANGES: Mapping[str, _Range] = MappingProxyType(
+    {
+        "gpu-memory-utilization": _Range(0, 1, "a share of the memory, above 0 and at most 1"),
+        "tensor-parallel-size": _COUNT,
+        "pipeline-parallel-size": _COUNT,
+        "data-parallel-size": _COUNT,
+        "decode-context-parallel-size": _COUNT,
+        "max-num-seqs": _COUNT,
+        "max-num-batched-tokens": _COUNT,
+    }
+)
+"""Ranges that vLLM checks after it has read its options (vllm/config of 0.33.0)."""
+
+
+def value_findings(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
+    """Given an option and a value that is not true or false, yield what is wrong with it."""
+    if option.kind is OptionKind.FLAG:
+        yield Finding(path, f"takes {option.kind.value}. Write {option.name} = true or false")
+        return
+    if isinstance(value, Mapping):
+        if option.kind not in (OptionKind.JSON, OptionKind.JSON_OR_TEXT):
+            yield Finding(path, f"takes {option.kind.value}, not a table")
+        return
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        yield from _single(path, option, value)
+    elif option.many:
+        for item in value:
+            if isinstance(item, str | int | float) and not isinstance(item, bool):
+                yield from _single(path, option, item)
+            elif option.kind is not OptionKind.JSON_OR_TEXT:
+                yield Finding(path, f"takes several times {option.kind.value}")
+    elif option.kind is OptionKind.JSON and option.name in _ONE_JSON_LIST:
+        return
+    else:
+        yield Finding(path, f"takes one value ({option.kind.value}), not a list")
+
+
+def _single(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
+    if isinstance(value, str) and value in _UNSET:
+        return
+    fault = _TYPES[option.kind](option, value)
+    if fault:
+        yield Finding(path, fault)
+        return
+    yield from _small_multiplier(path, option, value)
+    yield from _chosen(path, option, value)
+    limits = _RANGES.get(option.name)
+    if limits and _is_number(value) and not limits.above < float(str(value)) <= limits.most:
+        yield Finding(path, f"{shown(value)} is refused: {limits.why}")
+
+
+# ---------------------------------------------------------------- types
+
+
+def _is_number(value: ArgValue) -> bool:
+    return (
+        re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", str(value), re.IGNORECASE) is not None
+    )
+
+
+def _whole(option: VllmOption, value: ArgValue) -> str:
+    if re.fullmatch(r"[+-]?\d+(_\d+)*", str(value)):  # as Python's int() reads
+        return ""
+    if isinstance(value, str) and _SIZE.fullmatch(value):
+        return f"{shown(value)} is refused: {option.name} reads no k or K. Write the whole number"
+    return f"{shown(value)} is refused: {option.name} takes {option.kind.value}"
+
+
+def _size(option: VllmOption, value: ArgValue) -> str:
+    word = str(value)
+    if word.lower() in option.choices or re.fullmatch(r"\d+(_\d+)*", word):
+        return ""
+    match = _SIZE.fullmatch(word)
+    if match is None:
+        others = f', or "{option.choices[0]}"' if option.choices else ""
+        return f"{shown(value)} is refused: {option.name} takes {option.kind.value}{others}"
+    if "." in match[1] and match[2].isupper():
+        return f"{shown(value)} is refused: vLLM takes no fraction before {match[2]}"
+    return ""
+
+
+def _number(option: VllmOption, value: ArgValue) -> str:
+    if _is_number(value):
+        return ""
+    return f"{shown(value)} is refused: {option.name} takes {option.kind.value}"
+
+
+def _any(_option: VllmOption, _value: ArgValue) -> str:
+    return ""
+
+
+def _json(option: VllmOption, value: ArgValue) -> str:
+    if not isinstance(value, str):
+        return ""
+    try:
+        json.loads(re.sub(r"\b(\d+(?:\.\d+)?)[kKmMgGtT]\b", r"\1", value))
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON ({error}). Write a table: {option.name} = {{ key = value }}"
+    return ""
+
+
+_TYPES = MappingProxyType(
+    {
+        OptionKind.INTEGER: _whole,
+        OptionKind.SIZE: _size,
+        OptionKind.NUMBER: _number,
+        OptionKind.TEXT: _any,
+        OptionKind.JSON: _json,
+        OptionKind.JSON_OR_TEXT: _any,
+    }
+)
+"""How a single value of each kind is judged: "" where it is fine."""
+
+
+def _small_multiplier(
+    path: tuple[str, str], option: VllmOption, value: ArgValue
+) -> Iterator[Finding]:
+    """A small k is 1000 and a capital K 1024 (human_readable_int); models count in the latter."""
+    match = _SIZE.fullmatch(str(value))
+    if option.kind is not OptionKind.SIZE or match is None or match[2].isupper():
+        return
+    number, letter = float(match[1]), match[2]
+    small, large = (int(number * base ** _POWERS[letter]) for base in (1000, 1024))
+    yield Finding(
+        path,
+        f"{shown(value)} is {small}; {match[1]}{letter.upper()} would be {large}. "
+        "Write the number that is meant",
+        Severity.WARNING,
+    )
+
+
+# ---------------------------------------------------------------- choices
+
+
+def _chosen(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
+    if not option.choices or option.kind is OptionKind.SIZE or option.name in _ELSEWHERE:
+        return
+    word = str(value)
+    known: tuple[str, ...] = option.choices
+    if option.choice_rule is ChoiceRule.ANY_CASE:
+        word, known = _folded(word), tuple(_folded(choice) for choice in known)
+    if word in known:
+        return
+    from difflib import get_close_matches  # only a profile with a problem pays
+
+    near = get_close_matches(str(value).lower(), {c.lower(): c for c in option.choices}, 1)
+    meant = [choice for choice in option.choices if near and choice.lower() == near[0]]
+    if meant:
+        hint = f"Did you mean {shown(meant[0])}?"
+    else:
+        rest = len(option.choices) - _MANY_SHOWN
+        hint = f"There are: {', '.join(option.choices[:_MANY_SHOWN])}"
+        hint += f" and {rest} more" if rest > 0 else ""
+    if option.choice_rule is ChoiceRule.OPEN:
+        message = f"{shown(value)} is not among those vLLM knows itself. {hint}"
+        yield Finding(path, message, Severity.WARNING)
+    else:
+        yield Finding(path, f"{shown(value)} is not among the choices. {hint}")
+
+
+def _folded(word: str) -> str:
+    return word.lower().replace("-", "_")
