@@ -1,0 +1,30 @@
+"""Every environment variable that is known, by name. One row each, in the tables below.
+
+VLLM_* variables are known by the vLLM that will run, and not here.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.knowledge.cuda import CUDA
+from kimisvc.profile.knowledge.nccl import NCCL
+from kimisvc.profile.knowledge.nccl_network import NCCL_NETWORK
+from kimisvc.profile.knowledge.nccl_undocumented import NCCL_UNDOCUMENTED
+from kimisvc.profile.knowledge.neighbours import NEIGHBOURS
+from kimisvc.profile.knowledge.variable import ActsOn, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["VARIABLES", "ActsOn", "Variable"]
+
+VARIABLES: Mapping[str, Variable] = MappingProxyType(
+    {
+        row.name: row
+        for table in (NCCL, NCCL_NETWORK, NCCL_UNDOCUMENTED, CUDA, NEIGHBOURS)
+        for row in table
+    }
+)
+"""Every known variable by its name."""
