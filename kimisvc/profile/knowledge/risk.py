@@ -1,0 +1,115 @@
+"""What the settings of a profile may cost, and which of them it lets pass.
+
+`max_risk` is the most a setting may cost; `allow_risky` names those that may
+cost more. Options of [args] are judged by what the caller hands over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.knowledge.judge import refused
+from kimisvc.profile.knowledge.judgement import Judgement
+from kimisvc.profile.knowledge.value_risk import VALUE_RULES
+from kimisvc.profile.knowledge.variables import VARIABLES
+from kimisvc.profile.options import option_name
+from kimisvc.profile.problems import Finding
+from kimisvc.profile.values import shown
+from kimisvc.records import ArgValue, Profile, Risk, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VariableJudge = Callable[[str, str, Profile], Judgement | None]
+"""Given a variable's name and value and the profile, return its risk, or None if unknown."""
+
+OptionJudge = Callable[[str, ArgValue, Profile], Judgement | None]
+"""The same for an option of [args], its name as the profile writes it."""
+
+_ORDER = (Risk.SAFE, Risk.SAFE_ISH, Risk.RISKY)
+
+
+def variable_risk(name: str, value: str, profile: Profile) -> Judgement | None:
+    """Given a variable and its value in a profile, return its risk, or None if nothing is known.
+
+    The value counts (NCCL_DEBUG=WARN is not NCCL_DEBUG=TRACE), and so do the
+    other variables and the link of the box.
+    """
+    row = VARIABLES.get(name)
+    if row is None:
+        return None
+    if not value:
+        return Judgement(Risk.SAFE, "an empty value is as good as none", row.source)
+    if value in row.harmless:
+        return Judgement(Risk.SAFE, "what happens without it as well", row.source)
+    rule = VALUE_RULES.get(name)
+    judged = rule(value, profile) if rule else None
+    return judged or Judgement(row.risk, row.why, row.source)
+
+
+def unjudged(_name: str, _value: ArgValue, _profile: Profile) -> Judgement | None:
+    """Given any option, return None: nothing is known of its risk."""
+    return None
+
+
+def risk_findings(
+    draft: Profile,
+    of_option: OptionJudge = unjudged,
+    of_variable: VariableJudge = variable_risk,
+) -> Iterator[Finding]:
+    """Given a profile and who judges its settings, yield each that is riskier than it allows.
+
+    A name in allow_risky that allows nothing is a warning. A variable that is
+    refused for its value is not judged as well.
+    """
+    told = refused(draft)
+    allowed = {_plain(name) for name in draft.allow_risky}
+    needed: set[str] = set()
+    for path, value, judged in _judgements(draft, of_option, of_variable):
+        if judged is None or not _exceeds(judged.risk, draft.max_risk):
+            continue
+        name = _plain(path[1])
+        needed.add(name)
+        if name not in allowed and name not in told:
+            yield Finding(path, _refusal(path[1], value, judged, draft))
+    for name in draft.allow_risky:
+        if _plain(name) not in needed:
+            yield Finding(("allow_risky",), _needless(name, draft), Severity.WARNING)
+
+
+def _judgements(
+    draft: Profile, of_option: OptionJudge, of_variable: VariableJudge
+) -> Iterator[tuple[tuple[str, str], ArgValue, Judgement | None]]:
+    for name, value in draft.env.items():
+        yield ("env", name), value, of_variable(name, value, draft)
+    for name, argument in draft.args.items():
+        yield ("args", name), argument, of_option(name, argument, draft)
+
+
+def _plain(name: str) -> str:
+    """Given a name of [env], [args] or allow_risky, return it as names are compared."""
+    return name if name in VARIABLES else option_name(name.lstrip("-"))
+
+
+def _exceeds(risk: Risk, most: Risk) -> bool:
+    return _ORDER.index(risk) > _ORDER.index(most)
+
+
+def _refusal(name: str, value: ArgValue, judged: Judgement, draft: Profile) -> str:
+    names = ", ".join(f'"{allowed}"' for allowed in (*draft.allow_risky, name))
+    return (
+        f"{name} = {shown(value)} is {judged.risk.value}, and max_risk is "
+        f'"{draft.max_risk.value}": {judged.why} ({judged.source}). Leave it out, or take the '
+        f'risk: allow_risky = [{names}], or max_risk = "{judged.risk.value}"'
+    )
+
+
+def _needless(name: str, draft: Profile) -> str:
+    set_here = {_plain(written) for written in (*draft.env, *draft.args)}
+    if _plain(name) not in set_here:
+        return f"{shown(name)} is set neither in [env] nor in [args]. Take it out, or correct it"
+    return (
+        f'{shown(name)} needs no leave: it is within max_risk = "{draft.max_risk.value}" with its '
+        "value. Take it out"
+    )

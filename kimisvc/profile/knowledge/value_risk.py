@@ -1,0 +1,111 @@
+"""Variables whose risk depends on their value, on others, or on the box: one rule each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.knowledge.conflicts import number, p2p_is_off
+from kimisvc.profile.knowledge.judgement import Judgement
+from kimisvc.profile.knowledge.selections import (
+    COLLECTIVES,
+    allowed_algorithms,
+    allowed_protocols,
+)
+from kimisvc.profile.knowledge.variable import NCCL_GUIDE
+from kimisvc.records import Link, Risk
+
+if TYPE_CHECKING:
+    from kimisvc.records import Profile
+
+Rule = Callable[[str, "Profile"], "Judgement | None"]
+
+
+def _protocol(value: str, profile: Profile) -> Judgement | None:
+    """LL128 that is allowed by name, or by a ^ without it, is on even where NCCL keeps it off.
+
+    parseList sets 1 for "on" in the place of 2 for "where it is safe"
+    (src/tuning/cost_model.cc of NCCL).
+    """
+    allowed = allowed_protocols(value)
+    if profile.hardware.link is Link.NVLINK or not any(
+        "LL128" in some for some in allowed.values()
+    ):
+        return None
+    how = "a ^ without LL128 turns it on" if "^" in value else "LL128 is turned on"
+    return Judgement(
+        Risk.RISKY,
+        f"{how} even where NCCL keeps it off, over PCIe above all, and it can then corrupt data; "
+        "^LL128 or LL,Simple is safe",
+        f"{NCCL_GUIDE}, NCCL_PROTO",
+    )
+
+
+def _algorithm(value: str, _profile: Profile) -> Judgement | None:
+    """Each collective needs an algorithm that works on one box: rings, or trees for all-reduce."""
+    allowed = allowed_algorithms(value)
+    without = [
+        name
+        for name in COLLECTIVES
+        if name in allowed
+        if not allowed[name] & ({"Ring", "Tree"} if name == "AllReduce" else {"Ring"})
+    ]
+    if without:
+        return Judgement(
+            Risk.RISKY,
+            f"{', '.join(without)} may find no algorithm: since NCCL 2.24 nothing falls back to "
+            "Ring, and the start then fails",
+            f"{NCCL_GUIDE}, NCCL_ALGO",
+        )
+    if allowed and len(allowed) < len(COLLECTIVES):
+        return Judgement(
+            Risk.RISKY,
+            "collectives that are not named have no algorithm since NCCL 2.31 where NCCL_PROTO "
+            "names them; begin with a list for all: ring,tree;...",
+            "vllm#58179; NCCL source, src/tuning/cost_model.cc",
+        )
+    return None
+
+
+def _p2p_level(value: str, profile: Profile) -> Judgement | None:
+    if value == "LOC":
+        return _only_the_network(value, profile)
+    if value != "SYS" or profile.hardware.link is Link.NVLINK:
+        return None
+    return Judgement(
+        Risk.RISKY,
+        "P2P across processors hangs where IOMMU or ACS is on, and the driver may still say that "
+        "it works",
+        "nccl#1999, nccl#2079",
+    )
+
+
+def _only_the_network(_value: str, profile: Profile) -> Judgement | None:
+    if not (p2p_is_off(profile) and number(profile, "NCCL_SHM_DISABLE") == 1):
+        return None
+    return Judgement(
+        Risk.RISKY,
+        "without P2P and shared memory all GPUs of the box talk through network sockets",
+        f"{NCCL_GUIDE}, NCCL_SHM_DISABLE",
+    )
+
+
+def _debug(value: str, _profile: Profile) -> Judgement | None:
+    if value.upper() not in ("INFO", "TRACE"):
+        return None
+    return Judgement(
+        Risk.SAFE_ISH,
+        "writes many lines at each start, and with some NCCL_DEBUG_SUBSYS at each collective",
+        f"{NCCL_GUIDE}, NCCL_DEBUG",
+    )
+
+
+VALUE_RULES: Mapping[str, Rule] = {
+    "NCCL_PROTO": _protocol,
+    "NCCL_ALGO": _algorithm,
+    "NCCL_P2P_LEVEL": _p2p_level,
+    "NCCL_P2P_DISABLE": _only_the_network,
+    "NCCL_SHM_DISABLE": _only_the_network,
+    "NCCL_DEBUG": _debug,
+}
+"""The rule of each variable that has one; None of it leaves the row's own risk."""
