@@ -34,7 +34,7 @@ from kimisvc.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from kimisvc.profile.problems import KeyPath
@@ -81,11 +81,21 @@ class _Merged:
     places: dict[KeyPath, tuple[int, KeyPath]] = field(default_factory=dict)
 
 
-def check(path: Path, shipped: Path) -> Checked:
+def nobody(draft: Profile) -> Iterable[Finding]:
+    """Given a profile, find nothing: its text is checked, what it means elsewhere is not."""
+    del draft
+    return ()
+
+
+def check(
+    path: Path, shipped: Path, judges: Callable[[Profile], Iterable[Finding]] = nobody
+) -> Checked:
     """Given a profile file and the folder of shipped profiles, return the profile or its problems.
 
-    Never raise for anything the files hold or lack: each thing wrong is one
-    Problem with file, line and key, in the order of files and lines.
+    `judges` say what the world makes of it (`knowledge.court`). A generation is
+    read without them: it was judged when it was applied, and has to stay
+    readable whatever is known later. Never raise for anything the files hold or
+    lack: each thing wrong is one Problem with file, line and key, in order.
     """
     chain = read_chain(path, shipped)
     sheets = [
@@ -102,7 +112,11 @@ def check(path: Path, shipped: Path) -> Checked:
     merged = _merge(sheets)
     draft = _draft(merged, path)
     if chain.complete:
-        findings = [*_missing(merged, path), *inconsistencies(draft, merged.spoiled)]
+        findings = [
+            *_missing(merged, path),
+            *inconsistencies(draft, merged.spoiled),
+            *judges(draft),
+        ]
         placed += [_place(finding, merged) for finding in findings]
     problems = _located(chain, placed)
     refused = any(problem.severity is Severity.ERROR for problem in problems)
