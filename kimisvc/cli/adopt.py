@@ -107,12 +107,12 @@ def _adopt(command: tuple[str, ...], unit: str | None, instance: str) -> Adopted
     from kimisvc.profile.adoption.unit_file import UnitText, read_unit
     from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
 
-    options = shipped_knowledge().options
+    known = shipped_knowledge()
     if unit is None:
-        return adopt_command(command, _lookup(), options, instance)
+        return adopt_command(command, _lookup(), known, instance)
     found = _find(unit)
     texts = [UnitText(str(path), text) for path, text in found.texts]
-    return adopt_unit(read_unit(found.name, texts), _lookup(), options, instance)
+    return adopt_unit(read_unit(found.name, texts), _lookup(), known, instance)
 
 
 def _find(unit: str) -> FoundUnit:

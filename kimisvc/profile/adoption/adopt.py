@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kimisvc.profile.adoption.draft import Lookup, Note
+    from kimisvc.profile.adoption.scene import Launch
     from kimisvc.profile.adoption.unit_file import Unit
-    from kimisvc.records import VllmOption
+    from kimisvc.records import VllmKnowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,12 @@ class Adopted:
 
 
 def adopt_command(
-    words: Sequence[str], look: Lookup, options: Mapping[str, VllmOption], instance: str = ""
+    words: Sequence[str], look: Lookup, knowledge: VllmKnowledge | None, instance: str = ""
 ) -> Adopted:
     """Given a command line (one text as typed in a shell, or its words), return the profile.
 
+    `knowledge` tells which options take nothing, one value or several; without
+    it the words that follow do.
     Raise KimisvcError where it does not serve a model, or cannot be told
     without running it.
     """
@@ -62,18 +65,23 @@ def adopt_command(
         if found is None:
             raise KimisvcError("no-vllm", "the command does not start vLLM", hint=HINT)
         launch = found
-    take_launch(launch, scene, Options(options))
+    _take(launch, scene, knowledge)
     return _adopted(scene, "a command line", instance)
 
 
 def adopt_unit(
-    unit: Unit, look: Lookup, options: Mapping[str, VllmOption], instance: str = ""
+    unit: Unit, look: Lookup, knowledge: VllmKnowledge | None, instance: str = ""
 ) -> Adopted:
     """Given a merged unit, return the profile. Raise KimisvcError as `adopt_command` does."""
     scene = Scene(Draft(), look)
     launch = take_unit(unit, scene)
-    take_launch(launch, scene, Options(options))
+    _take(launch, scene, knowledge)
     return _adopted(scene, ", ".join((unit.name, *unit.files)), instance)
+
+
+def _take(launch: Launch, scene: Scene, knowledge: VllmKnowledge | None) -> None:
+    known = Options(knowledge.options if knowledge else {})
+    take_launch(launch, scene, known, knowledge.variables if knowledge else frozenset())
 
 
 def _adopted(scene: Scene, source: str, instance: str) -> Adopted:

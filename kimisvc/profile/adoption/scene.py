@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class Scene:
     """`variables` are the environment; `origins` say where each is from, where that is told.
 
-    `local` are variables of a script that it does not export; `venv` is the
+    `local` are variables of a script that it does not export, `used` those that a
+    command names (the ones without a value, too); `venv` is the
     folder of programs that came first last.
     """
 
@@ -27,6 +28,7 @@ class Scene:
     venv: str = ""
     container: str = ""
     all_exported: bool = False
+    used: set[str] = field(default_factory=set)
 
     def export(self, name: str, value: str, origin: str = "") -> None:
         """Given a variable of the environment, set it."""

@@ -53,6 +53,7 @@ def run_text(text: str, scene: Scene, arguments: Sequence[str] = (), depth: int 
         found = launched or found
         if launched and (command.end in ("&", "|") or reader.redirections):
             scene.draft.drop("what leads its output elsewhere, or it to the background", _JOURNAL)
+    scene.used |= reader.used
     for name in sorted(reader.unset):
         scene.draft.unclear(f"${name}", "is not set here, so it was taken as empty")
     if found is None:

@@ -52,12 +52,13 @@ class Reader:
 
     `variables` is looked at when a command is read, so that who runs the
     commands can set them in between; `arguments` are $1 and its like. Names
-    that are used and not set are gathered in `unset`, redirections apart.
+    that are used are gathered, those of them that are not set, and redirections.
     """
 
     text: str
     variables: Mapping[str, str]
     arguments: Sequence[str] = ()
+    used: set[str] = field(default_factory=set)
     unset: set[str] = field(default_factory=set)
     redirections: list[str] = field(default_factory=list)
     _at: int = 0
@@ -210,6 +211,7 @@ class Reader:
         if name.isdigit():
             number = int(name) - 1
             return [self.arguments[number] if 0 <= number < len(self.arguments) else other]
+        self.used.add(name)
         value = self.variables.get(name)
         if value is None or (not value and how.startswith(":")):
             if "$" in other or "`" in other:

@@ -15,11 +15,12 @@ from kimisvc.profile.adoption.secret_words import (
     shown,
 )
 from kimisvc.profile.options import OWNED_VARIABLES
-from kimisvc.profile.secret_signs import secret_in
+from kimisvc.profile.secret_signs import SETTINGS, secret_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kimisvc.profile.adoption.draft import Draft
     from kimisvc.profile.adoption.scene import Launch, Scene
     from kimisvc.profile.adoption.vllm_words import Options, Written
     from kimisvc.records import ArgValue
@@ -38,8 +39,13 @@ _LEFT_OUT: Mapping[str, str] = {
 _SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 
 
-def take_launch(launch: Launch, scene: Scene, options: Options) -> None:
-    """Given how vLLM is started, put every option and variable where it belongs in the draft."""
+def take_launch(
+    launch: Launch, scene: Scene, options: Options, variables: frozenset[str] = frozenset()
+) -> None:
+    """Given how vLLM is started, put every option and variable where it belongs in the draft.
+
+    `variables` are those that vLLM is known to read.
+    """
     draft = scene.draft
     draft.put("vllm", "executable", launch.program or EXECUTABLE, launch.comment or (
         "" if launch.program else "a guess: write where it lies (command -v vllm)"))  # fmt: skip
@@ -54,7 +60,7 @@ def take_launch(launch: Launch, scene: Scene, options: Options) -> None:
     for one in written:
         _take_option(one, scene, options, seen)
     _fill_in(scene)
-    take_environment(scene)
+    take_environment(scene, variables)
 
 
 def _with_config(words: Sequence[str], scene: Scene, options: Options) -> list[str]:
@@ -192,23 +198,41 @@ def _fill_in(scene: Scene) -> None:
         draft.put("service", "working_directory", scene.folder)
 
 
-def take_environment(scene: Scene) -> None:
-    """Given the variables at the start of vLLM, put each into [env], among the secrets, or aside."""
+def take_environment(scene: Scene, variables: frozenset[str]) -> None:
+    """Given the variables at the start of vLLM, put each into [env], among the secrets, or aside.
+
+    `variables` are those that vLLM is known to read.
+    """
     draft = scene.draft
     for name, value in scene.variables.items():
         origin = scene.origins.get(name, "")
         if secret_variable(name, value):
             draft.secrets.setdefault(name, origin or "the environment")
+        elif name in scene.used and not _reads(name, variables):
+            draft.drop(name, "its value stands in the command line, which is written out here")
         elif name in _LEFT_OUT:
             draft.drop(name, _LEFT_OUT[name])
         else:
             draft.put("env", name, value, f"from {origin}" if origin else "")
-    if draft.secrets and draft.value("service", "secrets_file") is None:
-        names = ", ".join(draft.secrets)
-        draft.put("service", "secrets_file", SECRETS_FILE,
-                  f"make it (mode 0600), with a line NAME=value for {names}")  # fmt: skip
+    _name_secrets_file(draft)
     if scene.user == "root":
         draft.drop("user root", "vLLM needs no root: kimisvc makes a user for the service")
+
+
+def _reads(name: str, variables: frozenset[str]) -> bool:
+    """Whether vLLM, or a library below it, reads a variable."""
+    return name in variables or (SETTINGS.fullmatch(name) is not None and name[:5] != "VLLM_")
+
+
+def _name_secrets_file(draft: Draft) -> None:
+    kept = draft.entries.get(("service", "secrets_file"))
+    missing = [name for name, where in draft.secrets.items() if not kept or where != kept.value]
+    names = ", ".join(missing)
+    if kept and missing:
+        draft.put("service", "secrets_file", kept.value, f"{kept.comment}. Add a line for {names}")
+    elif missing:
+        draft.put("service", "secrets_file", SECRETS_FILE,
+                  f"make it (mode 0600), with a line NAME=value for {names}")  # fmt: skip
 
 
 def profile_name(model: object, fallback: str) -> str:

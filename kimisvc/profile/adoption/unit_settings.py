@@ -60,9 +60,9 @@ def _take_environment(unit: Unit, scene: Scene, known: Mapping[str, str]) -> Non
             continue
         for name, text in found.items():
             scene.export(name, text)
-        for word in ignored:
+        if ignored:
             scene.draft.unclear(
-                f"Environment=... {shown(word)}",
+                f"Environment=... {shown(' '.join(ignored))}",
                 "systemd ignores it: no NAME=value. Blanks in a value need quotes around "
                 "the whole, a comment a line of its own",
             )
@@ -144,11 +144,10 @@ def _started(unit: Unit, scene: Scene, known: Mapping[str, str]) -> Launch:
     if ";" in words:
         raise KimisvcError("several", f"ExecStart= of {unit.name} holds several commands (;)")
 
-    def unset(name: str) -> None:
-        scene.draft.unclear(f"${name}", "is not set by the unit, so it was taken as empty")
-
     if ":" not in prefixes:
-        words = [words[0], *unit_words.expand(words[1:], scene.variables, unset)]
+        words = [words[0], *unit_words.expand(words[1:], scene.variables, scene.used.add)]
+    for name in sorted(scene.used - scene.variables.keys()):
+        scene.draft.unclear(f"${name}", "is not set by the unit, so it was taken as empty")
     launch = run_words(words, scene)
     if launch is None:
         raise KimisvcError(

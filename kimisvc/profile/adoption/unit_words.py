@@ -120,32 +120,30 @@ def command_words(value: str, known: Mapping[str, str]) -> tuple[str, list[str]]
 
 
 def expand(
-    found: list[str], variables: Mapping[str, str], unset: Callable[[str], None]
+    found: list[str], variables: Mapping[str, str], asked: Callable[[str], None]
 ) -> list[str]:
     """Given the words of a command after its program, return them with variables in place.
 
     $NAME as a word of its own is split at blanks, ${NAME} stays one, $$ is $;
-    any other $ is itself. `unset` is told of each name without a value.
+    any other $ is itself. `asked` is told of each name.
     """
     result: list[str] = []
     for word in found:
         name = word[1:]
         if word.startswith("$") and _NAME.fullmatch(name):
-            if name not in variables:
-                unset(name)
+            asked(name)
             result += words(variables.get(name, ""))
         else:
-            result.append(_VARIABLE.sub(lambda match: _braced(match, variables, unset), word))
+            result.append(_VARIABLE.sub(lambda match: _braced(match, variables, asked), word))
     return result
 
 
 def _braced(
-    match: re.Match[str], variables: Mapping[str, str], unset: Callable[[str], None]
+    match: re.Match[str], variables: Mapping[str, str], asked: Callable[[str], None]
 ) -> str:
     if match[0] == "$$":
         return "$"
-    if match[1] not in variables:
-        unset(match[1])
+    asked(match[1])
     return variables.get(match[1], "")
 
 
