@@ -1,0 +1,103 @@
+"""The variables of CUDA, and of what else runs in vLLM's processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kimisvc.profile.knowledge.cuda import CUDA
+from kimisvc.profile.knowledge.judge import variable_findings
+from kimisvc.profile.knowledge.neighbours import NEIGHBOURS
+from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
+
+
+def told(env: dict[str, str], **args: ArgValue) -> list[str]:
+    profile = Profile(name="p", vllm=VllmSettings("/v/bin/vllm", "/m"), args=args, env=env)
+    return [
+        f"{finding.severity.value}: {finding.path[-1]}: {finding.message}"
+        for finding in variable_findings(profile)
+    ]
+
+
+def test_no_variable_has_two_rows() -> None:
+    rows = [row.name for row in (*CUDA, *NEIGHBOURS)]
+    assert len(rows) == len(set(rows))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "end"),
+    [
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "64", "CUDA takes 1 to 32. Write a whole number"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "0", "CUDA takes 1 to 32"),
+        ("CUDA_DEVICE_ORDER", "pci_bus_id", "Write PCI_BUS_ID"),
+        ("CUDA_VISIBLE_DEVICES", "all", "hides all after it"),
+        ("CUDA_LAUNCH_BLOCKING", "true", "Write 1"),
+        ("CUDA_MODULE_LOADING", "LAZZY", "Write LAZY"),
+        ("CUDA_SCALE_LAUNCH_QUEUES", "3x", "Write 0.25x, 0.5x, 2x or 4x"),
+        ("CUDA_CACHE_PATH", "cache", "Write an absolute path"),
+        ("OMP_NUM_THREADS", "4,2", "is not a plain whole number"),
+        ("OMP_NUM_THREADS", "", "is not a plain whole number"),
+        ("LD_PRELOAD", "libjemalloc.so.2", "Write an absolute path"),
+        ("HF_HOME", "~/hf", "no shell reads it"),
+        ("HF_HUB_OFFLINE", "enabled", "it would count as off"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:true", "expandable_segments:True"),
+    ],
+)
+def test_illegal_values_are_refused(name: str, value: str, end: str) -> None:
+    (message,) = told({name: value})
+    assert message.startswith(f"error: {name}: ")
+    assert end in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        ("CUDA_VISIBLE_DEVICES", ""),
+        ("CUDA_MODULE_LOADING", "LAZY"),
+        ("OMP_NUM_THREADS", "8"),
+        ("OMP_PROC_BIND", "CLOSE"),
+        ("PYTORCH_ALLOC_CONF", "expandable_segments:True"),
+        ("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/opt/lib"),
+    ],
+)
+def test_legal_values_are_silent(name: str, value: str) -> None:
+    assert told({name: value}) == []
+
+
+def test_more_gpus_than_are_seen_are_refused() -> None:
+    env = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    assert told(env, **{"tensor-parallel-size": 4}) == []
+    assert told(env, tensor_parallel_size=8) == [
+        (
+            'error: CUDA_VISIBLE_DEVICES: "0,1,2,3" lets vLLM see 4 GPUs, and [args] spread the model '
+            "over 8. List 8, or lower tensor-parallel-size"
+        )
+    ]
+    assert told(env, tp="2", pp=4)
+    assert told(env, **{"tensor-parallel-size": "many"}) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+        ("NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT"),
+        ("HF_HUB_ENABLE_HF_TRANSFER", "HF_XET_HIGH_PERFORMANCE"),
+    ],
+)
+def test_old_names_are_told_with_the_new(old: str, new: str) -> None:
+    messages = told({old: "1"})
+    assert all(message.startswith(Severity.WARNING.value) for message in messages)
+    assert any(message.endswith(f"Use {new}") for message in messages)
+
+
+def test_two_names_of_one_setting_are_told() -> None:
+    (message,) = told(
+        {
+            "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64",
+            "PYTORCH_ALLOC_CONF": "max_split_size_mb:128",
+        }
+    )
+    assert message.startswith("warning: PYTORCH_CUDA_ALLOC_CONF: ")

@@ -1,0 +1,258 @@
+"""The tables of NCCL's variables, and what is said of a profile's [env] from them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimisvc.profile.knowledge.judge import variable_findings
+from kimisvc.profile.knowledge.nccl import NCCL
+from kimisvc.profile.knowledge.nccl_network import NCCL_NETWORK
+from kimisvc.profile.knowledge.nccl_undocumented import NCCL_UNDOCUMENTED
+from kimisvc.profile.knowledge.near_names import edits, near_variable
+from kimisvc.profile.knowledge.risk import risk_findings
+from kimisvc.profile.knowledge.variables import VARIABLES, ActsOn, Variable
+from kimisvc.profile.loader import load
+from kimisvc.records import (
+    ArgValue,
+    HardwareSettings,
+    Link,
+    Profile,
+    Risk,
+    Severity,
+    VllmSettings,
+)
+
+SHIPPED = Path(__file__).parents[3] / "profiles"
+
+
+def draft(env: dict[str, str], link: Link = Link.PCIE) -> Profile:
+    args: dict[str, ArgValue] = {"tensor-parallel-size": 8}
+    return Profile(
+        name="p",
+        vllm=VllmSettings("/v/bin/vllm", "/m"),
+        args=args,
+        env=env,
+        hardware=HardwareSettings(gpus=8, link=link),
+    )
+
+
+def errors(**env: str) -> list[str]:
+    return [
+        f"{finding.path[-1]}: {finding.message}"
+        for finding in variable_findings(draft(env))
+        if finding.severity is Severity.ERROR
+    ]
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def test_no_variable_has_two_rows() -> None:
+    rows = [row.name for row in (*NCCL, *NCCL_NETWORK, *NCCL_UNDOCUMENTED)]
+    assert len(rows) == len(set(rows))
+
+
+@pytest.mark.parametrize("row", VARIABLES.values(), ids=lambda row: row.name)
+def test_every_row_says_what_why_and_where_from(row: Variable) -> None:
+    assert row.does.endswith(".")
+    assert row.why
+    assert not row.why.endswith(".")
+    assert row.source.endswith(f", {row.name}")
+    assert len(row.document) > 5
+    assert not (row.removed or row.deprecated) or row.instead
+    for version in (row.since, row.removed, row.deprecated):
+        assert re.fullmatch(r"|([A-Za-z_]+ )?[0-9]+(\.[0-9]+){1,2}", version)
+
+
+@pytest.mark.parametrize("row", VARIABLES.values(), ids=lambda row: row.name)
+def test_what_a_row_calls_harmless_is_legal(row: Variable) -> None:
+    assert [value for value in row.harmless if row.syntax and row.syntax(value)] == []
+
+
+def test_a_replacement_is_a_variable_that_is_known() -> None:
+    for row in VARIABLES.values():
+        if re.fullmatch("NCCL_[A-Z_]+", row.instead):
+            assert row.instead in VARIABLES
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_BUFFSIZE",
+        "NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_CROSS_NIC",
+        "NCCL_SOCKET_NTHREADS", "NCCL_NVLS_ENABLE", "NCCL_CUMEM_ENABLE", "NCCL_NTHREADS",
+        "NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_CHUNK_SIZE",
+        "NCCL_IGNORE_DISABLED_P2P", "NCCL_LAUNCH_MODE", "NCCL_GRAPH_MIXING_SUPPORT",
+        "NCCL_CHECKS_DISABLE", "NCCL_LL_BUFFSIZE", "NCCL_CONF_FILE",
+    ],
+)  # fmt: skip
+def test_variables_that_people_set_are_known(name: str) -> None:
+    assert name in VARIABLES
+
+
+@pytest.mark.parametrize("row", NCCL_NETWORK, ids=lambda row: row.name)
+def test_the_network_table_acts_on_the_network_or_the_start(row: Variable) -> None:
+    assert row.acts_on in (ActsOn.NETWORK, ActsOn.START)
+
+
+# ---------------------------------------------------------------- illegal values
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("NCCL_BUFFSIZE", "16M", "would be read as 16.*Write 16777216$"),
+        ("NCCL_BUFFSIZE", "16MB", "would be read as 16.*Write 16777216$"),
+        ("NCCL_BUFFSIZE", "16_777_216", "would be read as 16.*Write 16777216$"),
+        ("NCCL_BUFFSIZE", "1e7", "would be read as 1:.*Write 10000000$"),
+        ("NCCL_BUFFSIZE", "16777216 # 16 MiB", "would be read as 16777216.*Write 16777216$"),
+        ("NCCL_P2P_LEVEL", "sys", "ignored without a word.*Write SYS$"),
+        ("NCCL_P2P_LEVEL", "NODE", "ignored without a word"),
+        ("NCCL_P2P_LEVEL", "2", "read as PXB. Write PXB$"),
+        ("NCCL_P2P_DISABLE", "true", "would read 0. Write 1$"),
+        ("NCCL_ALGO", "Rings", "ncclInvalidUsage.*Write Ring$"),
+        ("NCCL_ALGO", "ring;tree", "ncclInvalidUsage.*only the first list"),
+        ("NCCL_PROTO", "LL64", 'ncclInvalidUsage.*"LL64" is no protocol.*LL, LL128, Simple'),
+    ],
+)
+def test_public_case_30_is_refused_with_what_nccl_would_use(
+    name: str, value: str, message: str
+) -> None:
+    (told,) = errors(**{name: value})
+    assert re.search(f"^{name}: .*{message}", told)
+
+
+def test_public_case_31_needs_a_list_for_all_collectives() -> None:
+    (told,) = errors(NCCL_ALGO="allreduce:tree", NCCL_PROTO="Simple")
+    assert "since NCCL 2.31" in told
+    assert told.endswith("Write a list for all first: ring,tree;allreduce:tree")
+    assert errors(NCCL_ALGO="ring,tree;allreduce:tree", NCCL_PROTO="Simple") == []
+    assert errors(NCCL_ALGO="allreduce:tree", NCCL_PROTO="allreduce:Simple") == []
+    assert errors(NCCL_ALGO="Ring", NCCL_PROTO="LL") == []
+
+
+@pytest.mark.parametrize(
+    ("env", "end"),
+    [
+        ({"NCCL_MAX_CTAS": "128"}, "NCCL would use 64 (32 before 2.25). Write a whole number "),
+        ({"NCCL_MAX_NCHANNELS": "0"}, "NCCL would use 1. Write a whole number from 1 to 64"),
+        ({"NCCL_NTHREADS": "1024"}, "NCCL would use 512"),
+        ({"NCCL_BUFFSIZE": str(2**32)}, "NCCL keeps sizes in 32 bits"),
+        ({"NCCL_DEBUG": "verbose"}, "NCCL would log nothing"),
+        ({"NCCL_MIN_CTAS": "8", "NCCL_MAX_CTAS": "4"}, "Lower the one or raise the other"),
+        ({"NCCL_SOCKET_NTHREADS": "16", "NCCL_NSOCKS_PERTHREAD": "8"}, "are 128 sockets"),
+        ({"NCCL_DEBUG_FILE": "~/nccl.log"}, "no shell reads it"),
+    ],
+)
+def test_other_mistakes_are_told_once(env: dict[str, str], end: str) -> None:
+    (told,) = errors(**env)
+    assert end in told
+
+
+def test_a_secret_is_refused_and_not_shown() -> None:
+    (told,) = errors(NCCL_PSK="correct-horse-battery")
+    assert "is a secret" in told
+    assert "horse" not in told
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("NCCL_PORTO", "NCCL_PROTO"),
+        ("NCCL_BUFFER_SIZE", "NCCL_BUFFSIZE"),
+        ("NCCL_MAX_CHANNELS", "NCCL_MAX_NCHANNELS"),
+        ("NCCL_P2PLEVEL", "NCCL_P2P_LEVEL"),
+        ("NCLL_PROTO", "NCCL_PROTO"),
+        ("nccl_proto", "NCCL_PROTO"),
+        ("CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"),
+        ("CDUA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        ("OMP_NUM_THREAD", "OMP_NUM_THREADS"),
+        ("LD_PRELOAD_", "LD_PRELOAD"),
+    ],
+)
+def test_near_names_are_refused(name: str, meant: str) -> None:
+    assert errors(**{name: "1"}) == [
+        f"{name}: {name} is read by nothing, and nothing says so. Did you mean {meant}?"
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RCCL_PROTO", "NCCLX_ALGO", "GOMP_STACKSIZE", "HF_TOKEN_PATH", "HF_ASSETS_CACHE", "OFI_NCCL_X",
+        "CUDNN_LOGINFO_DBG", "CUDA_VERSION", "OMP_NUM_TEAMS", "LD_BIND_NOW", "PYTORCH_JIT",
+        "PATH", "HOME", "A", "_", "TORCH_CUDA_ARCH_LIST", "VLLM_NCCL_PROTO", "VLLM_PORTS",
+        "NVIDIA_DRIVER_CAPABILITIES", "TZ", "TMPDIR", "MY_APP_DEBUG", "UCX_TLS", "GLOO_SOCKET_IFNAME",
+    ],
+)  # fmt: skip
+def test_names_of_others_are_left_alone(name: str) -> None:
+    assert list(variable_findings(draft({name: "x"}))) == []
+
+
+def test_an_unknown_name_of_nccl_is_warned_of() -> None:
+    (finding,) = variable_findings(draft({"NCCL_FASTER": "1"}))
+    assert finding.severity is Severity.WARNING
+    assert "ignores unknown names" in finding.message
+
+
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_a_known_name_is_never_a_near_miss(name: str) -> None:
+    assert near_variable(name) == name
+
+
+@given(st.text("ABC", max_size=6), st.text("ABC", max_size=6))
+def test_edits_are_few_or_not_whichever_text_comes_first(one: str, other: str) -> None:
+    for most in (0, 1, 2):
+        assert edits(one, other, most) == edits(other, one, most)
+    assert edits(one, other, 0) == (one == other)
+    for at in range(len(one) - 1):
+        assert edits(one, one[:at] + one[at + 1] + one[at] + one[at + 2 :], 1)
+    for at in range(len(one)):
+        assert edits(one, one[:at] + one[at + 1 :], 1)
+
+
+def test_old_names_are_told_with_the_new() -> None:
+    found = {
+        finding.path[-1]: finding.message
+        for finding in variable_findings(
+            draft({"NCCL_MIN_NCHANNELS": "4", "NCCL_TREE_THRESHOLD": "0"})
+        )
+    }
+    assert found == {
+        "NCCL_MIN_NCHANNELS": "NCCL_MIN_NCHANNELS is deprecated since NCCL 2.17. Use NCCL_MIN_CTAS",
+        "NCCL_TREE_THRESHOLD": "NCCL_TREE_THRESHOLD has no effect since NCCL 2.5. Use NCCL_ALGO",
+    }
+
+
+# ---------------------------------------------------------------- everything
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(VARIABLES)) | st.from_regex("(NCCL|CUDA|X)_[A-Z_0-9]{0,30}"),
+        st.text(max_size=30) | st.text("0123456789xkMLSimpleRing,;:^ ", max_size=30),
+        max_size=6,
+    ),
+    st.sampled_from(Link),
+)
+def test_no_environment_makes_it_raise(env: dict[str, str], link: Link) -> None:
+    profile = draft(env, link)
+    for finding in (*variable_findings(profile), *risk_findings(profile)):
+        assert finding.message
+        assert finding.path[1] in env
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_profiles_have_warnings_at_most(path: Path) -> None:
+    profile = load(path, SHIPPED)
+    found = [*variable_findings(profile), *risk_findings(profile)]
+    assert profile.max_risk is Risk.SAFE_ISH
+    assert [finding.message for finding in found if finding.severity is Severity.ERROR] == []
