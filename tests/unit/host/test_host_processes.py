@@ -255,8 +255,11 @@ def test_a_process_without_a_title_is_called_as_its_command(tmp_path: Path) -> N
 
 
 def test_a_real_process_that_sets_its_title() -> None:
-    argv = ["VLLM::Worker_TP7", "1000"]
-    with subprocess.Popen(argv, executable="/bin/sleep") as child:
+    argv = ["VLLM::Worker_TP7", "-c", "echo up; read nothing"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, executable="/bin/sh", stdin=pipe, stdout=pipe) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"
         found = [one for one in processes.titled(("VLLM",)) if one.pid == child.pid]
         child.kill()
     assert [one.name for one in found] == ["VLLM::Worker_TP7"]

@@ -1,0 +1,134 @@
+"""Bad hosts that are real: apply refuses each in seconds, names it, and touches nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from stage import EXECUTABLE, MODEL, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.system
+MAKE_SHARD = (
+    "import json, struct, sys;"
+    " text = json.dumps({'a': {'dtype': 'U8', 'shape': [100], 'data_offsets': [0, 100]}}).encode();"
+    " open(sys.argv[1], 'wb').write((struct.pack('<Q', len(text)) + text + bytes(100))[:int(sys.argv[2])])"
+)
+WHOLE = 10_000
+
+
+@pytest.fixture
+def folder(stage: Stage) -> str:
+    """A model of three shards, in the sandbox, for this test alone."""
+    path = f"/opt/standin/{stage.instance}"
+    stage.sandbox.run("mkdir", "-p", path)
+    names = [f"model-{n:05d}-of-00003.safetensors" for n in (1, 2, 3)]
+    index = {"weight_map": {name: name for name in names}}
+    stage.sandbox.write(f"{path}/config.json", "{}\n")
+    stage.sandbox.write(f"{path}/tokenizer.json", "{}\n")
+    stage.sandbox.write(f"{path}/model.safetensors.index.json", json.dumps(index))
+    for name in names:
+        shard(stage, f"{path}/{name}")
+    return path
+
+
+def shard(stage: Stage, path: str, size: int = WHOLE) -> None:
+    stage.sandbox.run("python3", "-c", MAKE_SHARD, path, str(size))
+
+
+def refused(stage: Stage, profile: str) -> list[str]:
+    """Apply, and return what stood in the way; nothing was installed for it."""
+    status, answer = stage.apply(profile)
+    assert (status, answer["outcome"]) == (7, "preflight-refused")
+    unit = f"/etc/systemd/system/{stage.service}"
+    assert stage.sandbox.run("test", "-e", unit, check=False).returncode == 1
+    assert all(problem["severity"] == "error" for problem in answer["problems"])
+    return [problem["message"] for problem in answer["problems"]]
+
+
+def test_a_warning_is_printed_and_refuses_nothing(stage: Stage) -> None:
+    done = stage.kimisvc("apply", stage.profile("plain"))
+    assert done.returncode == 0, done.stderr
+    assert f"warning: vllm.model: {MODEL} holds no tokenizer" in done.stderr
+
+
+def test_shards_that_are_missing_short_or_shut(stage: Stage, folder: str) -> None:
+    profile = stage.profile("m", vllm={"model": folder})
+    second = f"{folder}/model-00002-of-00003.safetensors"
+    stage.sandbox.run("rm", second)
+    (missing,) = refused(stage, profile)
+    assert "lacks 1 of the 3 files" in missing
+    assert "model-00002-of-00003.safetensors" in missing
+    shard(stage, second, 120)
+    (short,) = refused(stage, profile)
+    assert short.startswith(f"{second} is cut off: ")
+    shard(stage, second)
+    stage.sandbox.run("chmod", "600", second)
+    (shut,) = refused(stage, profile)
+    assert shut == f"{second} may not be read by others (mode 600)"
+    stage.sandbox.run("chmod", "644", second)
+    assert stage.kimisvc("doctor", profile).returncode == 0
+
+
+def test_a_socket_that_has_the_port(stage: Stage) -> None:
+    unit = f"squat-{stage.instance}"
+    server = f"import socket; s = socket.create_server(('127.0.0.1', {stage.port})); s.accept()"
+    stage.sandbox.run("systemd-run", "--unit", unit, "python3", "-c", server)
+    listening = f"until ss -ltn | grep -q :{stage.port}; do :; done"
+    stage.sandbox.run("bash", "-c", listening)
+    try:
+        (taken,) = refused(stage, stage.profile("p"))
+    finally:
+        stage.sandbox.run("systemctl", "stop", unit)
+    assert taken.startswith(f"port {stage.port} is taken by python3")
+    assert f"{unit}.service" in taken
+
+
+@pytest.fixture
+def nccl_conf(stage: Stage) -> Iterator[str]:
+    path = "/etc/nccl.conf"
+    stage.sandbox.write(path, "NCCL_PROTO=LL\n")
+    yield path
+    stage.sandbox.run("rm", path)
+
+
+def test_a_file_that_changes_the_baseline(stage: Stage, nccl_conf: str) -> None:
+    several = {"tensor-parallel-size": 2}
+    (leak,) = refused(stage, stage.profile("base", args=several))
+    assert f"would run with NCCL_PROTO=LL from {nccl_conf}" in leak
+    said = stage.kimisvc("doctor", stage.profile("own", env={"NCCL_PROTO": "LL"}, args=several))
+    assert said.returncode == 0, said.stdout
+
+
+def test_little_shared_memory_and_what_was_left_there(stage: Stage) -> None:
+    stage.sandbox.run("bash", "-c", "head -c 3M /dev/zero > /dev/shm/nccl-Left12")
+    try:
+        (low,) = refused(stage, stage.profile("s", hardware={"shm_gib": 100_000}))
+    finally:
+        stage.sandbox.run("rm", "/dev/shm/nccl-Left12")
+    assert "nccl-Left12 (NCCL, 3 MiB, user 0)" in low
+    assert "no process maps them" in low
+
+
+def test_a_masked_unit_is_said_to_be_masked(stage: Stage) -> None:
+    stage.sandbox.run("systemctl", "mask", stage.service)
+    try:
+        done = stage.kimisvc("doctor", stage.profile("masked"))
+    finally:
+        stage.sandbox.run("systemctl", "unmask", stage.service)
+    assert done.returncode == 7
+    assert f"systemctl unmask {stage.service}" in done.stdout
+
+
+def test_all_that_is_wrong_at_once(stage: Stage) -> None:
+    profile = stage.profile(
+        "bad",
+        vllm={"executable": EXECUTABLE + "x", "model": "/root/model"},
+        hardware={"gpus": 8, "ram_gib": 100_000},
+    )
+    said = "\n".join(refused(stage, profile))
+    for words in (EXECUTABLE + "x", "/root", "needs 8 GPUs", "needs 100000 GiB of memory"):
+        assert words in said

@@ -1,0 +1,274 @@
+"""Bad hosts: programs, port, user, disk, limits, memory, /dev/shm, units, NCCL's files."""
+
+from __future__ import annotations
+
+import os
+import socket
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from good_host import program, write
+from staged_host import mapping, process
+
+from kimisvc.host import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from good_host import Host
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+# ------------------------------------------------------------------ programs
+
+
+def test_no_vllm(host: Host) -> None:
+    host.vllm(executable=str(host.root / "opt" / "none" / "vllm"))
+    said = f"{host.root}/opt/none: No such file or directory; install vLLM there"
+    assert host.error("vLLM") == said
+
+
+def test_a_vllm_in_somebodys_home(host: Host) -> None:
+    host.vllm(executable=str(program(host.root / "home" / "venv" / "bin" / "vllm")))
+    assert "ProtectHome= hides it from the service" in host.error("vLLM")
+
+
+def test_a_kimisvc_in_somebodys_home(host: Host) -> None:
+    here = program(host.root / "home" / "kimisvc")
+    host.place = type(host.place)(here, host.place.units, host.place.state)
+    assert "install kimisvc under /opt or /usr" in host.error("kimisvc")
+
+
+def test_a_vllm_that_is_too_old(host: Host) -> None:
+    folder = host.root / "opt" / "vllm" / "lib" / "python3.11" / "site-packages"
+    (folder / "vllm-0.15.1.dist-info").mkdir(parents=True)
+    host.vllm(min_version="0.19.1")
+    assert host.error("vLLM version") == "vLLM 0.15.1 is installed, 0.19.1 is needed"
+
+
+def test_a_vllm_that_tells_no_version(host: Host) -> None:
+    host.vllm(min_version="0.19.1")
+    assert "does not tell its version; 0.19.1 is needed" in host.error("vLLM version")
+
+
+def test_no_compiler_is_odd(host: Host) -> None:
+    (host.root / "usr" / "local" / "bin" / "gcc").unlink()
+    said = host.warning("tools")
+    assert said.startswith("no gcc or cc or clang on the PATH of the service; Triton compiles")
+    program(host.root / "bin" / "clang")
+    assert host.ask("tools") == []
+
+
+def test_the_path_of_the_profile_is_where_tools_are_looked_for(host: Host) -> None:
+    host.env(PATH=str(host.root / "mine"))
+    assert len(host.ask("tools")) == 3
+    for name in ("cc", "nvcc", "ninja"):
+        program(host.root / "mine" / name)
+    assert host.ask("tools") == []
+
+
+# ------------------------------------------------------------------ port, user, units
+
+
+def test_the_port_is_taken_by_a_real_socket(host: Host) -> None:
+    with socket.create_server(("127.0.0.1", host.profile.vllm.port)):
+        said = host.error("port")
+    assert said.startswith(f"port {host.profile.vllm.port} is taken by ")
+    assert f"PID {os.getpid()}" in said
+
+
+def test_a_user_that_is_not_there(host: Host) -> None:
+    host.service(user="no-such-user")
+    assert host.error("user") == "there is no user no-such-user on this box"
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [("units", "systemctl unmask kimisvc"), ("run/systemd/system", "systemctl unmask --runtime k")],
+)
+def test_a_masked_unit(host: Host, folder: str, says: str) -> None:
+    path = host.root / folder / "kimisvc-kimi-gate.service"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to("/dev/null")
+    (problem,) = host.ask("units")
+    assert problem.file == str(path)
+    assert problem.message.startswith("kimisvc-kimi-gate.service is masked; ")
+    assert says in problem.message
+
+
+# ------------------------------------------------------------------ disk, limits, memory
+
+
+def test_a_full_disk(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "free_bytes", lambda _: 3 * MIB)
+    state, cache = host.ask("disk")
+    assert state.message.startswith("only 3 MiB are free where ")
+    assert (state.severity.value, cache.severity.value) == ("error", "warning")
+    assert str(host.root / "var" / "cache" / "kimisvc" / "kimi") in cache.message
+
+
+def test_more_open_files_than_the_kernel_allows(host: Host) -> None:
+    write(host.root / "proc" / "sys" / "fs" / "nr_open", "65536\n")
+    said = host.error("limits")
+    assert "1048576 open files are more than this kernel allows (fs.nr_open = 65536)" in said
+    host.service(limit_nofile=65536)
+    assert host.ask("limits") == []
+
+
+def test_a_kernel_that_promises_strictly_is_odd(host: Host) -> None:
+    write(host.root / "proc" / "sys" / "vm" / "overcommit_memory", "2\n")
+    assert host.warning("limits").startswith("vm.overcommit_memory is 2")
+
+
+def test_too_little_memory(host: Host) -> None:
+    host.hardware(ram_gib=2000)
+    assert host.error("memory") == "needs 2000 GiB of memory, this box has 1100.0"
+
+
+def test_a_slice_that_may_take_too_little(host: Host) -> None:
+    write(host.root / "sys" / "fs" / "cgroup" / "system.slice" / "memory.max", f"{64 * GIB}\n")
+    assert "system.slice may take 64.0" in host.error("memory")
+
+
+# ------------------------------------------------------------------ /dev/shm
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 GiB are free in /dev/shm, and everywhere."""
+    monkeypatch.setattr(files, "free_bytes", lambda _: 10 * GIB)
+
+
+def segment(host: Host, name: str, monkeypatch: pytest.MonkeyPatch, gib: int = 0) -> Path:
+    """A file in /dev/shm; with `gib`, one that counts as so large, without taking it."""
+    path = host.root / "dev" / "shm" / name
+    path.write_bytes(b"x" * MIB)
+    if gib:
+        monkeypatch.setattr("kimisvc.host.shared_memory.BLOCK", gib * GIB // path.stat().st_blocks)
+    return path
+
+
+@pytest.mark.usefixtures("little")
+def test_too_little_shared_memory_and_nothing_left_there(host: Host) -> None:
+    host.hardware(shm_gib=16)
+    said = host.error("shared memory")
+    assert said.startswith(f"needs 16 GiB free in {host.root}/dev/shm, there are 10.0; ")
+    assert "remount,size=" in said
+
+
+@pytest.mark.usefixtures("little")
+def test_what_a_crash_left_is_named_with_what_to_do(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(host, "nccl-Ab12", monkeypatch, gib=8)
+    host.hardware(shm_gib=16)
+    said = host.error("shared memory")
+    assert f"nccl-Ab12 (NCCL, 8192 MiB, user {os.getuid()})" in said
+    assert said.endswith("no process maps them: remove nccl-Ab12")
+
+
+@pytest.mark.usefixtures("little")
+def test_what_another_uses_is_named_with_who(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = segment(host, "psm_1f", monkeypatch, gib=8)
+    process(host.root / "proc", 5, "python3", "other.service", mapping(path))
+    host.hardware(shm_gib=16)
+    said = host.error("shared memory")
+    assert "in use by python3 (PID 5, other.service)" in said
+    assert "remove" not in said
+
+
+@pytest.mark.usefixtures("little")
+def test_what_our_own_service_uses_is_given_back(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = segment(host, "psm_1f", monkeypatch, gib=8)
+    process(host.root / "proc", 5, "python3", "kimisvc-kimi.service", mapping(path))
+    host.hardware(shm_gib=16)
+    assert host.ask("shared memory") == []
+
+
+def test_much_that_was_left_is_odd_though_enough_is_free(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(host, "nccl-Ab12", monkeypatch, gib=2)
+    assert host.warning("shared memory").startswith("a crash left its files in ")
+
+
+def test_little_that_was_left_is_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment(host, "nccl-Ab12", monkeypatch)
+    assert host.ask("shared memory") == []
+
+
+# ------------------------------------------------------------------ NCCL's files
+
+
+def test_a_baseline_with_settings_from_a_forgotten_file(host: Host) -> None:
+    write(host.root / "etc" / "nccl.conf", "# tried in spring\nNCCL_PROTO=LL\n")
+    assert host.error("NCCL files") == (
+        f"baseline would run with NCCL_PROTO=LL from {host.root}/etc/nccl.conf;"
+        " write it into [env], or take it out of there"
+    )
+
+
+def test_what_the_profile_sets_itself_wins_over_the_file(host: Host) -> None:
+    write(host.root / "etc" / "nccl.conf", "NCCL_PROTO=LL\n")
+    host.env(NCCL_PROTO="Simple")
+    assert host.ask("NCCL files") == []
+
+
+def test_the_home_of_a_made_up_user_is_the_root_folder(host: Host) -> None:
+    write(host.root / ".nccl.conf", "NCCL_ALGO=Ring\n")
+    write(host.root / "etc" / "nccl.conf", "NCCL_ALGO=Tree\n")
+    assert f"NCCL_ALGO=Ring from {host.root}/.nccl.conf" in host.error("NCCL files")
+
+
+def test_the_home_of_a_user_of_the_box(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = SimpleNamespace(pw_dir="/srv/vllm", pw_uid=4242, pw_gid=4242)
+    monkeypatch.setattr("pwd.getpwnam", lambda _: entry)
+    monkeypatch.setattr("os.getgrouplist", lambda *_: [4242])
+    host.service(user="vllm")
+    conf = write(host.root / "srv" / "vllm" / ".nccl.conf", "NCCL_P2P_LEVEL=SYS\n")
+    assert f"NCCL_P2P_LEVEL=SYS from {conf}" in host.error("NCCL files")
+    conf.chmod(0o600)
+    assert host.ask("NCCL files") == []
+
+
+def test_a_file_in_a_home_that_the_service_does_not_see(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = SimpleNamespace(pw_dir="/home/me", pw_uid=4242, pw_gid=4242)
+    monkeypatch.setattr("pwd.getpwnam", lambda _: entry)
+    monkeypatch.setattr("os.getgrouplist", lambda *_: [4242])
+    host.service(user="me")
+    write(host.root / "home" / "me" / ".nccl.conf", "NCCL_P2P_LEVEL=SYS\n")
+    assert host.ask("NCCL files") == []
+
+
+def test_a_file_that_the_profile_names(host: Host) -> None:
+    conf = host.root / "opt" / "nccl.conf"
+    host.env(NCCL_CONF_FILE=str(conf))
+    assert "NCCL would say nothing and go on without it" in host.error("NCCL files")
+    write(conf, "NCCL_PROTO=LL\n")
+    assert f"NCCL_PROTO=LL from {conf}" in host.warning("NCCL files")
+
+
+@pytest.mark.parametrize("setting", ["NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=eth0"])
+def test_what_changes_no_figure_is_only_odd(host: Host, setting: str) -> None:
+    write(host.root / "etc" / "nccl.conf", setting)
+    assert setting in host.warning("NCCL files")
+
+
+def test_one_gpu_alone_talks_to_none(host: Host) -> None:
+    write(host.root / "etc" / "nccl.conf", "NCCL_PROTO=LL\n")
+    host.hardware(gpus=1)
+    host.args({"tensor-parallel-size": 1})
+    assert "NCCL_PROTO=LL" in host.warning("NCCL files")
+
+
+def test_a_value_that_may_be_a_secret_is_not_shown(host: Host) -> None:
+    write(host.root / "etc" / "nccl.conf", "HF_TOKEN=planted-2f5c\n")
+    said = host.error("NCCL files")
+    assert "HF_TOKEN" in said
+    assert "planted" not in said

@@ -1,0 +1,87 @@
+"""The preflight as a whole: a good host passes, each check runs, warnings refuse nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kimisvc.deploy import preflight
+from kimisvc.deploy.inspection import Finding, visible, warning
+from kimisvc.errors import HostError
+from kimisvc.host.gpu import Gpu
+from kimisvc.records import Problem, Profile
+
+if TYPE_CHECKING:
+    from good_host import Host
+
+    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.records import ArgValue
+
+SIX = tuple(Gpu(n, "X", 1, 0, (), f"GPU-{n}abc") for n in range(6))
+
+
+def test_a_good_host_has_nothing_in_the_way(host: Host) -> None:
+    assert host.all() == ()
+
+
+def test_everything_that_is_wrong_is_told_at_once(host: Host) -> None:
+    host.vllm(executable="/opt/nowhere/vllm", model="/nowhere")
+    host.hardware(gpus=9, ram_gib=5000)
+    keys = {problem.key for problem in host.all()}
+    assert keys == {"vllm.executable", "vllm.model", "hardware.gpus", "hardware.ram_gib"}
+
+
+def test_a_door_that_fails_costs_only_its_check(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Inspection) -> list[Problem]:
+        raise HostError("file-error", "/dev/shm: Input/output error")
+
+    checks = (("broken", broken), *preflight.CHECKS)
+    monkeypatch.setattr(preflight, "CHECKS", checks)
+    assert [problem.message for problem in host.all()] == ["/dev/shm: Input/output error"]
+
+
+def test_a_finding_refuses_by_its_errors_alone() -> None:
+    assert not Finding("x").refuses
+    assert not Finding("x", (warning("odd"),)).refuses
+    assert Finding("x", (warning("odd"), Problem("bad"))).refuses
+
+
+@pytest.mark.parametrize(
+    ("env", "shown"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"CUDA_VISIBLE_DEVICES": "4,5"}, [4, 5]),
+        ({"CUDA_VISIBLE_DEVICES": " 5 , 0"}, [5, 0]),
+        ({"CUDA_VISIBLE_DEVICES": "0,9,1"}, [0]),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, []),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-3ab,1"}, [3, 1]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-1"}, [0, 1, 2, 3, 4, 5]),
+        ({"CUDA_VISIBLE_DEVICES": "4", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_gpus_as_cuda_shows_them(env: dict[str, str], shown: list[int]) -> None:
+    assert [one.index for one in visible(SIX, env)] == shown
+
+
+@pytest.mark.parametrize(
+    ("args", "gpus", "ranks"),
+    [
+        ({"tensor-parallel-size": 8}, 8, 8),
+        ({"tensor_parallel_size": 4, "pipeline-parallel-size": 2}, 0, 8),
+        ({"tp": 2}, 0, 2),
+        ({}, 0, 0),
+        ({}, 1, 1),
+        ({"tensor-parallel-size": "x"}, 0, 0),
+    ],
+)
+def test_how_many_work_together(
+    host: Host, args: dict[str, ArgValue], gpus: int, ranks: int
+) -> None:
+    host.profile = Profile("p", host.profile.vllm, args=args)
+    host.hardware(gpus=gpus)
+    assert host.inspected().ranks == ranks

@@ -1,0 +1,114 @@
+"""doctor: rows and JSON, with and without a profile, GPUs, or a systemd."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from staged_host import Card, Nvml
+
+from kimisvc.cli import doctor as command
+from kimisvc.cli.main import main
+from kimisvc.deploy.inspection import Finding, warning
+from kimisvc.deploy.preflight import CHECKS
+from kimisvc.host import gpu
+from kimisvc.records import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text('schema = 1\n[vllm]\nexecutable = "/nowhere/vllm"\nmodel = "/nowhere/model"\n')
+    return str(path)
+
+
+@pytest.fixture
+def box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A box with systemd, two GPUs, and nothing applied."""
+    found = gpu.survey(Nvml(Card(), Card(says={"nvmlDeviceGetCurrPcieLinkWidth": 8})))
+    monkeypatch.setattr(gpu, "survey", lambda _=None: found)
+    monkeypatch.setattr(command, "_systemd", lambda: Finding("systemd", (), "257.1"))
+    monkeypatch.setattr(command, "_applied", lambda: None)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(["doctor", *arguments])
+    return status, capsys.readouterr().out
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    status, out = call(capsys, "--json", *arguments)
+    answer: dict[str, Any] = json.loads(out)
+    return status, answer
+
+
+@pytest.mark.usefixtures("box")
+def test_the_box_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = call(capsys)
+    assert status == 0
+    rows = [line.split(maxsplit=2) for line in out.splitlines()]
+    assert rows[0] == ["box", "GPUs", "2, driver 580.159.04"]
+    assert any(
+        line.startswith("box      GPU 0    NVIDIA H200, 140.0 GiB") for line in out.splitlines()
+    )
+    assert "warning  GPU 1    GPU 1 runs over 8 PCIe lanes of 16" in out
+    assert "ok       systemd  257.1" in out
+
+
+@pytest.mark.usefixtures("box")
+def test_a_profile_that_would_not_run(capsys: pytest.CaptureFixture[str], profile: str) -> None:
+    status, out = call(capsys, profile)
+    assert status == 7
+    assert "in the way  model          /nowhere: No such file or directory" in out
+    for name, _ in CHECKS:
+        assert f"  {name}" in out
+
+
+@pytest.mark.usefixtures("box")
+def test_json_has_everything(capsys: pytest.CaptureFixture[str], profile: str) -> None:
+    status, answer = asked(capsys, profile)
+    assert (status, answer["profile"]) == (7, "mine")
+    assert answer["box"] == {"systemd": "257.1", "GPUs": "2, driver 580.159.04"}
+    assert [one["check"] for one in answer["checks"]] == ["systemd", *(name for name, _ in CHECKS)]
+    assert answer["nvml"]["gpus"][1]["bus"] == "0000:0b:00.0"
+    assert answer["nvml"]["conditions"][1]["pcie_width"] == 8
+    assert answer["nvml"]["pairs"][0]["nvlink"] is True
+    (narrow,) = next(c for c in answer["conditions"] if c["check"] == "GPU 1")["problems"]
+    assert narrow["severity"] == "warning"
+
+
+@pytest.mark.usefixtures("box")
+def test_without_nvml_it_says_so_and_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    none = gpu.NoGpus(gpu.reason("Driver Not Loaded"))
+    monkeypatch.setattr(gpu, "survey", lambda _=None: none)
+    status, answer = asked(capsys, profile)
+    assert (status, answer["nvml"]) == (7, None)
+    assert answer["box"]["GPUs"].startswith("none: Driver Not Loaded: load it with modprobe nvidia")
+    assert len(answer["checks"]) == len(CHECKS) + 1
+
+
+@pytest.mark.usefixtures("box")
+@pytest.mark.parametrize(
+    ("problem", "status", "row"),
+    [
+        (Problem("systemd does not run here"), 7, "in the way  systemd  systemd does not run here"),
+        (warning("is odd"), 0, "warning  systemd  is odd"),
+    ],
+)
+def test_what_stands_in_the_way_ends_it_and_a_warning_does_not(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Problem,
+    status: int,
+    row: str,
+) -> None:
+    monkeypatch.setattr(command, "_systemd", lambda: Finding("systemd", (problem,)))
+    done, out = call(capsys)
+    assert done == status
+    assert row in out
