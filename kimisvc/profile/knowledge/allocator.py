@@ -32,7 +32,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 }
 """Each option with the words it takes; () where it takes a number or more."""
 
-_OPTION = re.compile(r"([^:,\[\]]*):(\[[^\[\]]*\]|[^,\[\]]*)(?:,|\Z)")
+_OPTION = r"([^:,\[\]]*):(\[[^\[\]]*\]|[^,\[\]]*)(?:,|\Z)"
 
 
 def allocator_options(value: str) -> str:
@@ -40,7 +40,7 @@ def allocator_options(value: str) -> str:
     at = 0
     bare = "".join(value.split())
     while at < len(bare):
-        found = _OPTION.match(bare, at)
+        found = re.match(_OPTION, bare[at:])
         if not found:
             write = bare.replace("=", ":") if "=" in bare and ":" not in bare else ""
             how = f"Write {write}" if write else "Write name:value,name:value"
@@ -48,7 +48,7 @@ def allocator_options(value: str) -> str:
         problem = _option_problem(found[1], found[2])
         if problem:
             return problem
-        at = found.end()
+        at += found.end()
     return ""
 
 

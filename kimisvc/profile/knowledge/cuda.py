@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kimisvc.profile.knowledge.devices import visible_devices
-from kimisvc.profile.knowledge.syntax import absolute_path, plain_number, switch, words
+from kimisvc.profile.knowledge.syntax import absolute_path, exact_words, plain_number, switch, words
 from kimisvc.profile.knowledge.variable import ActsOn, Variable
 from kimisvc.records import Risk
 
@@ -24,7 +24,7 @@ CUDA: tuple[Variable, ...] = (
     safe("CUDA_VISIBLE_DEVICES", "Which GPUs vLLM sees, and in which order.", visible_devices,
          why="changes which GPUs are used only"),
     safe("CUDA_DEVICE_ORDER", "How GPUs are numbered: PCI_BUS_ID is nvidia-smi's way.",
-         words("PCI_BUS_ID", "FASTEST_FIRST", otherwise=_IGNORED, exact=True),
+         exact_words("PCI_BUS_ID", "FASTEST_FIRST", otherwise=_IGNORED),
          why="changes the numbers of the GPUs only"),
     safe_ish("NVIDIA_VISIBLE_DEVICES", "Which GPUs a container gets; read by its runtime.", None,
              why="has no meaning outside of a container",
@@ -47,10 +47,10 @@ CUDA: tuple[Variable, ...] = (
     safe_ish("CUDA_AUTO_BOOST", "Whether old GPUs raise their clock.", switch, why=_SPEED),
     # ------------------------------------------------------------ modules and compilation
     safe_ish("CUDA_MODULE_LOADING", "When kernels are loaded.",
-             words("LAZY", "EAGER", "DEFAULT", otherwise=_IGNORED, exact=True),
+             exact_words("LAZY", "EAGER", "DEFAULT", otherwise=_IGNORED),
              why="EAGER takes memory for kernels that are never used", harmless=("LAZY", "DEFAULT")),
     safe_ish("CUDA_MODULE_DATA_LOADING", "When data of modules is loaded.",
-             words("LAZY", "EAGER", "DEFAULT", otherwise=_IGNORED, exact=True), why=_SPEED),
+             exact_words("LAZY", "EAGER", "DEFAULT", otherwise=_IGNORED), why=_SPEED),
     safe_ish("CUDA_BINARY_LOADER_THREAD_COUNT", "Threads that load modules.",
              plain_number(0, 1024), why=_SPEED),
     safe("CUDA_CACHE_DISABLE", "1 keeps no compiled kernels.", switch, why=_CACHE),

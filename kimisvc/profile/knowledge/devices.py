@@ -10,7 +10,7 @@ import re
 
 from kimisvc.profile.values import shown
 
-_DEVICE = re.compile(r"[0-9]{1,4}|(?:GPU|MIG)-[0-9A-Za-z/-]{1,120}")
+_DEVICE = r"[0-9]{1,4}|(?:GPU|MIG)-[0-9A-Za-z/-]{1,120}"
 
 
 def devices(value: str) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def visible_devices(value: str) -> str:
     """Given a value, return what is wrong with it; empty is legal and hides every GPU."""
     seen: set[str] = set()
     for device in devices(value):
-        if not _DEVICE.fullmatch(device):
+        if not re.fullmatch(_DEVICE, device):
             return (
                 f"{shown(device)} is neither the number nor the UUID of a GPU, and hides all after "
                 "it. Write 0,1,2,3, for example, or what nvidia-smi -L shows"

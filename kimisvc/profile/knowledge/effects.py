@@ -35,11 +35,15 @@ _BUFFERS = {ActsOn.SIMPLE: "Simple", ActsOn.LL: "LL", ActsOn.LL128: "LL128"}
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """Variables that have no effect, and why. `together`: one finding tells of all of them."""
+    """Variables that have no effect, told of in one finding, and why."""
 
     names: list[str]
     why: str
-    together: bool = False
+
+
+def _each(names: list[str], why: str) -> Iterator[_Idle]:
+    """Given variables with one reason, yield each by itself."""
+    return (_Idle([name], why) for name in names)
 
 
 def effect_findings(profile: Profile, refused: Collection[str] = ()) -> Iterator[Finding]:
@@ -51,11 +55,12 @@ def effect_findings(profile: Profile, refused: Collection[str] = ()) -> Iterator
     for rule in RULES:
         for idle in rule(profile):
             names = [name for name in idle.names if name not in told]
+            if not names:
+                continue
             told.update(names)
-            for group in [names] if idle.together and names else [[name] for name in names]:
-                first, *others = [("env", name) for name in group]
-                message = f"{', '.join(group)} {idle.why}"
-                yield Finding(first, message, Severity.WARNING, or_at=tuple(others))
+            first, *others = [("env", name) for name in names]
+            message = f"{', '.join(names)} {idle.why}" if others else idle.why
+            yield Finding(first, message, Severity.WARNING, or_at=tuple(others))
 
 
 def _set(profile: Profile, *acts_on: ActsOn) -> list[str]:
@@ -80,14 +85,13 @@ def _one_gpu(profile: Profile) -> Iterator[_Idle]:
             names,
             "have no effect: on one GPU NCCL has nothing to do. "
             "Leave them out, or set tensor-parallel-size",
-            together=True,
         )
 
 
 def _batch_invariant(profile: Profile) -> Iterator[_Idle]:
     if profile.env.get("VLLM_BATCH_INVARIANT") == "1":
         names = [name for name in _PINNED_BY_VLLM if name in profile.env]
-        yield _Idle(names, "is set anew by vLLM itself while VLLM_BATCH_INVARIANT is 1")
+        yield from _each(names, "is set anew by vLLM itself while VLLM_BATCH_INVARIANT is 1")
 
 
 def _own_of_vllm(profile: Profile) -> Iterator[_Idle]:
@@ -116,7 +120,6 @@ def _other_all_reduce(profile: Profile) -> Iterator[_Idle]:
             _tuned(profile),
             f"hardly act on decode: {carrier} carries the all-reduce of small batches there, "
             "and NCCL only the large ones of prefill",
-            together=True,
         )
 
 
@@ -140,7 +143,7 @@ def _protocol_not_used(profile: Profile) -> Iterator[_Idle]:
         used = frozenset({"LL", "Simple"})
     for part, protocol in _BUFFERS.items():
         if protocol not in used:
-            yield _Idle(
+            yield from _each(
                 _set(profile, part),
                 f"has no effect but to take memory: it is for the {protocol} protocol, and "
                 + (
@@ -165,7 +168,7 @@ def _cap_above_found(profile: Profile) -> Iterator[_Idle]:
 
 def _no_nvlink(profile: Profile) -> Iterator[_Idle]:
     if profile.hardware.link is Link.PCIE:
-        yield _Idle(
+        yield from _each(
             _set(profile, ActsOn.NVLINK), 'has no effect without NVLink (hardware.link = "pcie")'
         )
 
@@ -173,7 +176,7 @@ def _no_nvlink(profile: Profile) -> Iterator[_Idle]:
 def _no_network(profile: Profile) -> Iterator[_Idle]:
     through_network = p2p_is_off(profile) and number(profile, "NCCL_SHM_DISABLE") == 1
     if not through_network:
-        yield _Idle(
+        yield from _each(
             _set(profile, ActsOn.NETWORK),
             "has no effect: it is for the network between boxes, and this service runs on one",
         )
@@ -184,7 +187,7 @@ def _p2p_not_used(profile: Profile) -> Iterator[_Idle]:
         disabled = number(profile, "NCCL_P2P_DISABLE") == 1
         cause = "NCCL_P2P_DISABLE" if disabled else "NCCL_P2P_LEVEL"
         names = [name for name in _set(profile, ActsOn.P2P) if name != cause]
-        yield _Idle(names, f"has no effect while {cause} turns P2P off")
+        yield from _each(names, f"has no effect while {cause} turns P2P off")
 
 
 def _nothing_logged(profile: Profile) -> Iterator[_Idle]:

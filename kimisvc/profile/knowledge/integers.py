@@ -17,9 +17,10 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _LONGEST = 22
 """Digits of the longest 64-bit number, which is an octal one."""
 
-_COMMENT = re.compile(r"[ \t]*(?:#|//|;).*", re.DOTALL)
-_WRITTEN = re.compile(r"([+-]?[0-9][0-9_]{0,30})(?:\.0{1,9})? ?([kmgt]?)(?:i?b|bytes?)?")
-_EXPONENT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?e\+?([0-9]{1,2})")
+# Compiled when they are used: only a value with a problem pays.
+_COMMENT = r"(?s)[ \t]*(?:#|//|;).*"
+_WRITTEN = r"([+-]?[0-9][0-9_]{0,30})(?:\.0{1,9})? ?([kmgt]?)(?:i?b|bytes?)?"
+_EXPONENT = r"([0-9]{1,9})(?:\.([0-9]{1,9}))?e\+?([0-9]{1,2})"
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _WORDS = {
     **dict.fromkeys(("true", "yes", "on", "t", "y", "enable", "enabled"), 1),
@@ -56,17 +57,17 @@ def likely_meant(text: str) -> int | None:
     16M and 16 MiB mean 16777216, 010 means 10, 1e7 means 10000000, true means
     1; underscores group digits and # begins a comment.
     """
-    bare = _COMMENT.sub("", text).strip(_SPACE).lower()
+    bare = re.sub(_COMMENT, "", text).strip(_SPACE).lower()
     if bare in _WORDS:
         return _WORDS[bare]
     number: int | None = None
     if is_clear(bare):
         number = as_read(bare)
-    elif power := _EXPONENT.fullmatch(bare):
+    elif power := re.fullmatch(_EXPONENT, bare):
         whole, part, exponent = power[1], power[2] or "", int(power[3])
         part = part.rstrip("0")
         number = int(whole + part) * 10 ** (exponent - len(part)) if exponent >= len(part) else None
-    elif written := _WRITTEN.fullmatch(bare):
+    elif written := re.fullmatch(_WRITTEN, bare):
         number = int(written[1].replace("_", "")) * _UNITS[written[2]]
     return number if number is not None and _LEAST <= number <= _MOST else None
 

@@ -65,11 +65,11 @@ def _unknown(name: str) -> Iterator[Finding]:
 
     near = "" if name.startswith(_VLLM) else near_variable(name)
     if near:
-        message = f"{name} is read by nothing, and nothing says so. Did you mean {near}?"
+        message = f"is read by nothing, and nothing says so. Did you mean {near}?"
         yield Finding(("env", name), message)
     elif name.startswith("NCCL_"):
         message = (
-            f"{name} is no variable that NCCL up to 2.32 is known to read, and NCCL ignores "
+            "is no variable that NCCL up to 2.32 is known to read, and NCCL ignores "
             "unknown names without a word. Leave it out, unless a plugin reads it"
         )
         yield Finding(("env", name), message, Severity.WARNING)
@@ -80,5 +80,5 @@ def _old(row: Variable) -> Iterator[Finding]:
     if version:
         library = "" if " " in version else "NCCL "
         what = "has no effect" if row.removed else "is deprecated"
-        message = f"{row.name} {what} since {library}{version}. Use {row.instead}"
+        message = f"{what} since {library}{version}. Use {row.instead}"
         yield Finding(("env", row.name), message, Severity.WARNING)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from kimisvc.profile.knowledge.syntax import INT, distance, flag, whole_number, words
+from kimisvc.profile.knowledge.syntax import INT, distance, exact_words, flag, whole_number, words
 from kimisvc.profile.knowledge.variable import ActsOn, Variable
 from kimisvc.records import Risk
 
-_FAMILY = words("AF_INET", "AF_INET6", otherwise="NCCL would ignore it", exact=True)
+_FAMILY = exact_words("AF_INET", "AF_INET6", otherwise="NCCL would ignore it")
 _natural = whole_number(0, INT)
 _positive = whole_number(1, INT)
 _byte = whole_number(0, 255)

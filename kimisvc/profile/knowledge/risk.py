@@ -99,7 +99,7 @@ def _exceeds(risk: Risk, most: Risk) -> bool:
 def _refusal(name: str, value: ArgValue, judged: Judgement, draft: Profile) -> str:
     names = ", ".join(f'"{allowed}"' for allowed in (*draft.allow_risky, name))
     return (
-        f"{name} = {shown(value)} is {judged.risk.value}, and max_risk is "
+        f"{shown(value)} is {judged.risk.value}, and max_risk is "
         f'"{draft.max_risk.value}": {judged.why} ({judged.source}). Leave it out, or take the '
         f'risk: allow_risky = [{names}], or max_risk = "{judged.risk.value}"'
     )

@@ -106,21 +106,22 @@ def plain_number(low: int, high: int, instead: str = "") -> Grammar:
     return check
 
 
-def words(*names: str, otherwise: str, exact: bool = False) -> Grammar:
-    """Given the words a variable takes, return their grammar; `exact`: their case counts."""
+def words(*names: str, otherwise: str) -> Grammar:
+    """Given the words a variable takes in any case, return their grammar."""
+    known = {name.upper() for name in names}
+    return lambda value: "" if value.upper() in known else _no_word(value, names, otherwise)
 
-    def check(value: str) -> str:
-        if (
-            not value
-            or value in names
-            or (not exact and value.upper() in {name.upper() for name in names})
-        ):
-            return ""
-        near = _near(value, names)
-        write = near or ", ".join(names[:-1]) + f" or {names[-1]}"
-        return f"{shown(value)} is not a word it knows: {otherwise}. Write {write}"
 
-    return check
+def exact_words(*names: str, otherwise: str) -> Grammar:
+    """Given the words a variable takes as they are, return their grammar."""
+    return lambda value: "" if value in names else _no_word(value, names, otherwise)
+
+
+def _no_word(value: str, names: tuple[str, ...], otherwise: str) -> str:
+    if not value:
+        return ""
+    write = _near(value, names) or ", ".join(names[:-1]) + f" or {names[-1]}"
+    return f"{shown(value)} is not a word it knows: {otherwise}. Write {write}"
 
 
 def word_list(*names: str, otherwise: str, separator: str = ",") -> Grammar:

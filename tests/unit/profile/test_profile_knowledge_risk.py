@@ -121,7 +121,7 @@ def test_what_exceeds_is_refused_with_both_ways_out() -> None:
     assert finding.severity is Severity.ERROR
     assert finding.path == ("env", "NCCL_PROTO")
     assert finding.message.startswith(
-        'NCCL_PROTO = "LL,LL128,Simple" is risky, and max_risk is "safe-ish": LL128 is turned on'
+        '"LL,LL128,Simple" is risky, and max_risk is "safe-ish": LL128 is turned on'
     )
     assert f"({DOCUMENTED}, NCCL_PROTO)" in finding.message
     assert finding.message.endswith(
@@ -141,7 +141,7 @@ def test_each_way_out_is_one() -> None:
 def test_max_risk_safe_refuses_what_costs_speed() -> None:
     draft = replace(profile({"NCCL_PROTO": "LL", "NCCL_DEBUG": "WARN"}), max_risk=SAFE)
     (finding,) = risk_findings(draft)
-    assert 'NCCL_PROTO = "LL" is safe-ish, and max_risk is "safe"' in finding.message
+    assert '"LL" is safe-ish, and max_risk is "safe"' in finding.message
 
 
 def test_leave_that_nothing_needs_is_told() -> None:
@@ -171,5 +171,5 @@ def test_options_are_judged_by_whom_the_caller_hands_over(written: str) -> None:
     draft = replace(profile({}), args={"enforce-eager": True, "dtype": "auto"})
     (finding,) = risk_findings(draft, judge)
     assert finding.path == ("args", "enforce-eager")
-    assert "enforce-eager = true is risky" in finding.message
+    assert "true is risky" in finding.message
     assert list(risk_findings(replace(draft, allow_risky=(written,)), judge)) == []

@@ -23,6 +23,7 @@ from kimisvc.profile.knowledge.selections import (
 from kimisvc.profile.knowledge.syntax import (
     absolute_path,
     distance,
+    exact_words,
     flag,
     plain_number,
     whole_number,
@@ -195,9 +196,7 @@ def test_words_are_told_with_what_becomes_of_others() -> None:
         '"warning" is not a word it knows: NCCL would log nothing. Write WARN'
     )
     assert debug("x").endswith("Write VERSION, WARN or INFO")
-    assert words("PCI_BUS_ID", otherwise="ignored", exact=True)("pci_bus_id").endswith(
-        "Write PCI_BUS_ID"
-    )
+    assert exact_words("PCI_BUS_ID", otherwise="ignored")("pci_bus_id").endswith("Write PCI_BUS_ID")
     listed = word_list("INIT", "ENV", otherwise="NCCL would ignore it")
     assert not listed("^init, ENV")
     assert listed("INIT,ENVX").endswith("Write ENV")
