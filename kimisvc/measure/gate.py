@@ -15,11 +15,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kimisvc.measure import golden as golden_rules
-from kimisvc.measure.gate_rule import decide
+from kimisvc.measure.gate_rule import decide, speed_interval
 from kimisvc.measure.outcome import RESPONSES, Broken, Trouble, verdict_of
 from kimisvc.measure.probe import PATH, Request, World, ask, play
 from kimisvc.measure.prompts import fresh_prompt
-from kimisvc.measure.statistics import mean_interval
 from kimisvc.records import (
     SPARE_TRIES,
     GoldenResult,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kimisvc.measure.stream import Answered, Api
-    from kimisvc.records import GoldenQuestion
+    from kimisvc.records import GoldenQuestion, ProbeSettings
 
 Made = TypeVar("Made")
 
@@ -179,12 +178,12 @@ def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
             verdict = verdict_of(outcome, gate)
             break
         samples.append(outcome)
-        bench.report(Phase.PROBING, _running_figure(samples), len(samples), probe.max_runs)
+        bench.report(Phase.PROBING, _running_figure(samples, probe), len(samples), probe.max_runs)
     engine = engine_figure(samples)
     return Proof(
         verdict,
         samples=tuple(samples),
-        decode_tok_s=mean_interval([sample.decode_tok_s for sample in samples]),
+        decode_tok_s=speed_interval(samples, probe),
         ttft_s=median(sample.ttft_s for sample in samples) if samples else None,
         engine_decode_tok_s=engine,
         notes=(*_cross_check(samples, engine), *_repeats(thrown)),
@@ -277,8 +276,8 @@ def _repeats(thrown: Sequence[Broken]) -> tuple[str, ...]:
     return tuple(f"repeated: {broken}" for broken in thrown)
 
 
-def _running_figure(samples: Sequence[Sample]) -> str:
-    interval = mean_interval([sample.decode_tok_s for sample in samples])
+def _running_figure(samples: Sequence[Sample], probe: ProbeSettings) -> str:
+    interval = speed_interval(samples, probe)
     if interval is None:
         return f"{samples[-1].decode_tok_s:.1f} tok/s"
     return f"{interval.mean:.1f} tok/s ({max(0.0, interval.low):.1f} to {interval.high:.1f})"

@@ -1,7 +1,11 @@
 """Decides from samples alone: PASS, DEGRADED, FAIL, INCONCLUSIVE, or measure on. Pure.
 
 The speed is judged by the 95 % interval of its mean over runs, so one lucky or
-unlucky run decides nothing; the time to first token by its median.
+unlucky run decides nothing; the time to first token by its median. Since the
+rule looks after each run and stops when it likes what it sees, an interval made
+for one look would be wrong too often: a server at the floor would get through
+in one gate of twelve (docs/measuring.md). Each look is therefore given its share of the 5 %
+(`statistics.shared`), and the interval that is told holds although it was stopped at.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from kimisvc.measure.statistics import mean_interval, relative_half_width
+from kimisvc.measure.statistics import ENOUGH, mean_interval, relative_half_width, shared
 from kimisvc.records import (
     GateSettings,
     Interval,
@@ -31,7 +35,7 @@ def decide(samples: Sequence[Sample], probe: ProbeSettings, gate: GateSettings) 
     """
     if len(samples) < max(1, min(probe.min_runs, probe.max_runs)):
         return None
-    interval = mean_interval([sample.decode_tok_s for sample in samples])
+    interval = speed_interval(samples, probe)
     if gate.decode_tok_s is None:
         verdict = _without_target(samples, interval, probe)
     else:
@@ -39,6 +43,21 @@ def decide(samples: Sequence[Sample], probe: ProbeSettings, gate: GateSettings) 
     if verdict is None or verdict.kind is VerdictKind.FAIL:
         return verdict
     return _first_token(samples, gate) or verdict
+
+
+def speed_interval(samples: Sequence[Sample], probe: ProbeSettings) -> Interval | None:
+    """Given the runs so far, return the interval of their speed that the rule judges by.
+
+    It holds with 95 % at all looks together, so that stopping at one of them
+    does not spoil it. None with fewer than two runs.
+    """
+    return mean_interval([sample.decode_tok_s for sample in samples], shared(looks(probe)))
+
+
+def looks(probe: ProbeSettings) -> int:
+    """Given how many runs there may be, return how often the rule may look at an interval."""
+    first = max(ENOUGH, min(probe.min_runs, probe.max_runs))
+    return max(1, probe.max_runs - first + 1)
 
 
 def _without_target(

@@ -82,7 +82,7 @@ def test_each_request_has_a_prompt_of_its_own() -> None:
 
 
 def test_it_stops_as_soon_as_it_is_certain_and_goes_on_while_it_is_not() -> None:
-    wide = [even_stream(32, speed) for speed in (55.0, 40.0, 62.0, 55.0, 55.0, 55.0)]
+    wide = [even_stream(32, speed) for speed in (55.0, 45.0, 62.0, 55.0, 55.0, 55.0)]
     proof, heard, _ = proved(profile(gate=FAST, max_runs=5), *wide)
     assert len(proof.samples) == 5
     assert proof.verdict.kind is VerdictKind.DEGRADED

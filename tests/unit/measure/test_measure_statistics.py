@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measure_support import DATA
 
-from kimisvc.measure.statistics import mean_interval, relative_half_width
+from kimisvc.measure.statistics import mean_interval, relative_half_width, shared
 from kimisvc.records import Interval
 
 STARTS = json.loads((DATA / "starts.json").read_text())
@@ -75,3 +75,8 @@ def test_another_unit_scales_the_interval(values: list[float], factor: float) ->
 def test_the_relative_half_width_is_a_share_of_the_mean() -> None:
     assert relative_half_width(Interval(49.0, 50.0, 51.0)) == pytest.approx(0.02)
     assert relative_half_width(Interval(-1.0, 0.0, 1.0)) == math.inf
+
+
+def test_the_error_is_shared_by_the_looks() -> None:
+    assert shared(1) == pytest.approx(0.95)
+    assert shared(8) == pytest.approx(1 - 0.05 / 8)
