@@ -208,7 +208,9 @@ class VllmOption:
     `aliases` are its other names, short ones too ("tp"); `short`: those of them
     that take one dash only. `negatives` are the names that turn a flag off.
     `many`: it takes several values; `default` is as its help prints it, "" where
-    it says none. Of a SIZE the `choices` are words beside numbers.
+    it says none. Of a SIZE the `choices` are words beside numbers. `fields` are
+    the keys of its table, where it has certain ones. `unset`: it takes "None"
+    for not set.
     """
 
     name: str
@@ -221,6 +223,8 @@ class VllmOption:
     short: tuple[str, ...] = ()
     negatives: tuple[str, ...] = ()
     choice_rule: ChoiceRule = ChoiceRule.EXACT
+    fields: tuple[str, ...] = ()
+    unset: bool = False
 
 
 class VariableReading(Enum):
@@ -276,12 +280,13 @@ class VllmKnowledge:
         for row in told["options"]:
             words = {
                 name: tuple(str(word) for word in row.get(name, ()))
-                for name in ("choices", "aliases", "short", "negatives")
+                for name in ("choices", "aliases", "short", "negatives", "fields")
             }
             options[str(row["name"])] = VllmOption(
                 name=str(row["name"]),
                 kind=OptionKind[row["kind"]],
                 many=bool(row.get("many", False)),
+                unset=bool(row.get("unset", False)),
                 default=str(row.get("default", "")),
                 help=str(row.get("help", "")),
                 choice_rule=ChoiceRule[row.get("choice_rule", "EXACT")],

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import enum
 import importlib
 import json
@@ -105,10 +106,12 @@ def _option(action: argparse.Action, written: list[str]) -> dict[str, Any]:
         "many": action.nargs in ("+", "*")
         or (isinstance(action.nargs, int) and action.nargs > 1)
         or isinstance(action, argparse._AppendAction),  # noqa: SLF001
+        "fields": _fields(action, main.lstrip("-")),
+        "unset": _takes_none(action.type),
         "default": _shown(action.default),
         "help": first_sentence(action.help),
     }
-    plain = {"choice_rule": "EXACT", "many": False, "default": "", "help": ""}
+    plain = {"choice_rule": "EXACT", "many": False, "unset": False, "default": "", "help": ""}
     return {key: value for key, value in row.items() if value != plain.get(key, [])}
 
 
@@ -149,6 +152,24 @@ def _unwrapped(convert: Any) -> Any:
             break
         convert = held["return_type"].cell_contents
     return convert
+
+
+def _fields(action: argparse.Action, name: str) -> list[str]:
+    """The keys of the table an option takes: those of the dataclass it is read into."""
+    convert = _unwrapped(action.type)
+    read_into = None
+    if getattr(convert, "__name__", "") == "parse_dataclass":
+        read_into = next(iter(convert.__defaults__ or ()), None)
+    elif name == "speculative-config":  # read as any table, and made into its dataclass later
+        with contextlib.suppress(ImportError, AttributeError):
+            read_into = importlib.import_module("vllm.config").SpeculativeConfig
+    if not dataclasses.is_dataclass(read_into):
+        return []
+    return [field.name for field in dataclasses.fields(read_into) if field.init]
+
+
+def _takes_none(convert: Any) -> bool:
+    return getattr(convert, "__name__", "") == "_optional_type"
 
 
 def _choices(action: argparse.Action, name: str) -> tuple[list[str], str]:

@@ -8,12 +8,13 @@ What becomes of the values is judged in vllm_values.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.vllm_history import REMOVED
 from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
-from kimisvc.profile.knowledge.vllm_values import value_findings
+from kimisvc.profile.knowledge.vllm_values import field_findings, value_findings
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.profile.problems import Finding
 from kimisvc.records import KnownFrom, OptionKind, Severity
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _ALIKE = 0.8
 """So alike names have to be for one to be meant by the other (difflib's ratio, 0 to 1)."""
+_DEPRECATED = re.compile(r"^\W*deprecated\b|\bis deprecated\b", re.IGNORECASE)
 _TABLES = (OptionKind.JSON, OptionKind.JSON_OR_TEXT)
 
 
@@ -72,12 +74,12 @@ def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
             yield Finding(path, twice)
             continue
         if field:
-            yield from _field(path, option)
+            yield from _field(path, option, field)
         elif isinstance(value, bool):
             yield from _switch(path, head, option, value, names)
         else:
             yield from value_findings(path, option, value)
-        if "deprecated" in option.help:
+        if _DEPRECATED.search(option.help):
             yield Finding(
                 path, f"is deprecated. vLLM {vllm.version} says: {option.help}", Severity.WARNING
             )
@@ -151,10 +153,12 @@ def _twice(key: str, spelled: str, first: dict[str, str]) -> str:
     return ""
 
 
-def _field(path: tuple[str, str], option: VllmOption) -> Iterator[Finding]:
-    """Given a key with a dot, yield what is wrong unless its option takes a table."""
+def _field(path: tuple[str, str], option: VllmOption, field: str) -> Iterator[Finding]:
+    """Given a key with a dot, yield what is wrong unless its option takes a table with that field."""
     if option.kind not in _TABLES:
         yield Finding(path, f"has a dot, but {option.name} takes {option.kind.value}: no fields")
+    else:
+        yield from field_findings(path, option, [field.partition(".")[0].rstrip("+")])
 
 
 def _switch(

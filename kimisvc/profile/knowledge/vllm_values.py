@@ -17,7 +17,7 @@ from kimisvc.profile.values import shown
 from kimisvc.records import ChoiceRule, OptionKind, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kimisvc.records import ArgValue, VllmOption
 
@@ -29,6 +29,8 @@ _ELSEWHERE = ("tool-call-parser", "reasoning-parser")
 """Options whose choices depend on further ones: judged with the model."""
 _ONE_JSON_LIST = ("allowed-origins", "allowed-methods", "allowed-headers")
 """Options whose list is written as one JSON token (render.arguments)."""
+_LEVELS = ("0", "1", "2", "3")
+"""vLLM before 0.12 took the bare level of compilation-config."""
 _MANY_SHOWN = 12
 
 
@@ -64,6 +66,8 @@ def value_findings(path: tuple[str, str], option: VllmOption, value: ArgValue) -
     if isinstance(value, Mapping):
         if option.kind not in (OptionKind.JSON, OptionKind.JSON_OR_TEXT):
             yield Finding(path, f"takes {option.kind.value}, not a table")
+        else:
+            yield from field_findings(path, option, value)
         return
     if isinstance(value, str) or not isinstance(value, Sequence):
         yield from _single(path, option, value)
@@ -79,13 +83,30 @@ def value_findings(path: tuple[str, str], option: VllmOption, value: ArgValue) -
         yield Finding(path, f"takes one value ({option.kind.value}), not a list")
 
 
+def field_findings(
+    path: tuple[str, str], option: VllmOption, fields: Iterable[str]
+) -> Iterator[Finding]:
+    """Given an option and keys of the table it gets, yield those the table does not have."""
+    for field in fields:
+        if not option.fields or field in option.fields:
+            continue
+        from difflib import get_close_matches  # only a profile with a problem pays
+
+        near = get_close_matches(field.lower(), option.fields, 1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(option.fields)}"
+        yield Finding(path, f"has no field {shown(field)}. {hint}")
+
+
 def _single(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
-    if isinstance(value, str) and value in _UNSET:
+    if option.unset and isinstance(value, str) and value in _UNSET:
         return
     fault = _TYPES[option.kind](option, value)
     if fault:
         yield Finding(path, fault)
         return
+    if option.kind is OptionKind.JSON and isinstance(value, str):
+        told = _loaded(value)
+        yield from field_findings(path, option, told if isinstance(told, dict) else ())
     yield from _small_multiplier(path, option, value)
     yield from _chosen(path, option, value)
     limits = _RANGES.get(option.name)
@@ -134,13 +155,23 @@ def _any(_option: VllmOption, _value: ArgValue) -> str:
 
 
 def _json(option: VllmOption, value: ArgValue) -> str:
-    if not isinstance(value, str):
+    if option.name == "compilation-config" and str(value) in _LEVELS:
         return ""
+    meant = f"Write a table: {option.name} = {{ key = value }}"
+    if not isinstance(value, str):
+        return f"{shown(value)} is refused: {option.name} takes {option.kind.value}. {meant}"
     try:
-        json.loads(re.sub(r"\b(\d+(?:\.\d+)?)[kKmMgGtT]\b", r"\1", value))
+        told = _loaded(value)
     except (ValueError, RecursionError) as error:
-        return f"is not JSON ({error}). Write a table: {option.name} = {{ key = value }}"
-    return ""
+        return f"is not JSON ({error}). {meant}"
+    if isinstance(told, dict) or (isinstance(told, list) and option.name in _ONE_JSON_LIST):
+        return ""
+    return f"{shown(value)} is refused: {option.name} takes {option.kind.value}. {meant}"
+
+
+def _loaded(text: str) -> object:
+    """Given JSON, return what it says, but for the multipliers (80g) that vLLM reads in it."""
+    return json.loads(re.sub(r"\b(\d+(?:\.\d+)?)[kKmMgGtT]\b", r"\1", text))
 
 
 _TYPES = MappingProxyType(
