@@ -1,0 +1,98 @@
+"""What a model's config.json says of its shape, as vLLM reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_POSITIONS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions",
+    "max_sequence_length", "max_seq_length", "seq_len",
+)  # fmt: skip
+"""Where a config says how long a context may be; the least counts, but for model_max_length,
+which goes before all (vllm: get_derived_max_model_len)."""
+_EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "num_routed_experts")
+_UNSCALED = ("default", "su", "longrope", "llama3")
+"""Kinds of RoPE whose factor does not lengthen the context (vllm/config/model.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a model. 0 and () mean: not said.
+
+    `intermediate` is that of its experts where it has some; `block` that of its
+    FP8 weights, rows and columns.
+    """
+
+    model_type: str = ""
+    heads: int = 0
+    positions: int = 0
+    experts: int = 0
+    intermediate: int = 0
+    block: tuple[int, ...] = ()
+
+
+def shape_of(config: Mapping[str, object]) -> Shape:
+    """Given a config.json, return the shape it tells; its language part where it has several.
+
+    What is not as it should be counts as not said.
+    """
+    nested = _table(config, "text_config") or _table(config, "llm_config")
+    text = {**config, **nested}
+    experts = _first(text, _EXPERTS)
+    own = _first(text, ("moe_intermediate_size",)) if experts else 0
+    return Shape(
+        model_type=str(config.get("model_type", "")),
+        heads=_first(text, ("num_attention_heads",)),
+        positions=_context(text),
+        experts=experts,
+        intermediate=own or _first(text, ("intermediate_size",)),
+        block=_block(_table(text, "quantization_config")),
+    )
+
+
+def _table(config: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = config.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _first(config: Mapping[str, object], keys: tuple[str, ...]) -> int:
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def _context(text: Mapping[str, object]) -> int:
+    """The longest context. Versions differ on what YaRN's factor means: the longer counts."""
+    if "model_max_length" in text:
+        return _first(text, ("model_max_length",))
+    said = [length for key in _POSITIONS if (length := _first(text, (key,)))]
+    if not said:
+        return 0
+    rope = _table(text, "rope_scaling") or _table(text, "rope_parameters")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    factor = rope.get("factor")
+    if kind in _UNSCALED or isinstance(factor, bool) or not isinstance(factor, int | float):
+        return min(said)
+    original = _first(rope, ("original_max_position_embeddings",))
+    return max(min(said), int((original or min(said)) * factor))
+
+
+def _block(quantization: Mapping[str, object]) -> tuple[int, ...]:
+    """The block that FP8 weights share a scale in; () for other weights and other scales."""
+    if quantization.get("quant_method") == "fp8":
+        return _pair(quantization.get("weight_block_size"))
+    groups = _table(quantization, "config_groups")
+    for group in groups.values():
+        weights = _table(group, "weights") if isinstance(group, Mapping) else {}
+        if (weights.get("type"), weights.get("num_bits")) == ("float", 8):
+            return _pair(weights.get("block_structure"))
+    return ()
+
+
+def _pair(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - rows and columns
+        return ()
+    return tuple(value) if all(isinstance(side, int) and side > 0 for side in value) else ()
