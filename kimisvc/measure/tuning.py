@@ -1,0 +1,192 @@
+"""Says which profile to start next, or to stop and which to keep. Pure.
+
+A start of the model is what everything costs, so the plan makes as few as
+answer the question. Without `Search.EXPLORE` the question is whether the target
+can be met: the first profile that meets it ends the search. With it the
+question is which profile is faster: starts are interleaved forwards and
+backwards (A B B A), so that a drift of the box falls on all alike, until
+every pair that matters is settled or the budget is spent.
+
+The plan is a function of what was measured so far, so a search that was cut
+off goes on by asking again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kimisvc.measure.comparison import MARGIN, Difference
+from kimisvc.measure.contest import RISK_ORDER, Candidate, fastest, pair, winner
+from kimisvc.measure.statistics import ENOUGH
+from kimisvc.records import Risk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_STARTS_EACH = 10
+"""Where a comparison ends that no budget ends."""
+
+
+class Search(Enum):
+    """What is searched for."""
+
+    FIRST_THAT_MEETS = "the first that meets the target"
+    EXPLORE = "the fastest"
+
+
+class Why(Enum):
+    """Why a search stops."""
+
+    TARGET_MET = "the target is met"
+    SETTLED = "the comparison is settled"
+    ALL_TRIED = "all candidates were tried"
+    BUDGET_SPENT = "the budget is spent"
+    UNSETTLED = f"{MOST_STARTS_EACH} starts of each did not settle it"
+    NONE_ALLOWED = "every candidate is over the allowed risk"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a search may cost: seconds in all, and starts that measure."""
+
+    seconds: float = math.inf
+    starts: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a search has cost so far."""
+
+    seconds: float = 0.0
+    starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be found out, among which profiles; the first listed is tried first."""
+
+    candidates: tuple[Candidate, ...]
+    search: Search = Search.FIRST_THAT_MEETS
+    max_risk: Risk = Risk.SAFE_ISH
+    budget: Budget = Budget()
+    margin: float = MARGIN
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start this candidate anew, even if it is the one that runs, and measure it."""
+
+    candidate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop, and leave the winner in place: start it if another one runs. "": none was accepted."""
+
+    why: Why
+    winner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How long a search takes at the least and at the most (s)."""
+
+    least: float
+    most: float
+
+
+def allowed(plan: Plan) -> tuple[Candidate, ...]:
+    """Given a plan, return what it may start, in order: the first listed, then by risk."""
+    fit = [c for c in plan.candidates if _rank(c.risk) <= _rank(plan.max_risk)]
+    first = [c for c in fit if c is plan.candidates[0]]
+    return (*first, *sorted((c for c in fit if c not in first), key=lambda c: _rank(c.risk)))
+
+
+def next_step(plan: Plan, spent: Spent) -> Start | Stop:
+    """Given a plan with all figures so far and what they cost, return what to do next.
+
+    It never starts what is over the allowed risk or over the budget: there has
+    to be time for the start and for putting another profile back after it.
+    """
+    order = allowed(plan)
+    if not order:
+        return Stop(Why.NONE_ALLOWED, "")
+    found = _first(order) if plan.search is Search.FIRST_THAT_MEETS else _explored(order, plan)
+    if isinstance(found, Candidate):
+        if _affordable(found, order, plan.budget, spent):
+            return Start(found.name)
+        found = Why.BUDGET_SPENT
+    chosen = winner(order, plan.margin)
+    return Stop(found, chosen.name if chosen else "")
+
+
+def expected(plan: Plan) -> Expected:
+    """Given a plan before its first start, return how long it will take, from the loads known."""
+    each = [one.start_s for one in allowed(plan)]
+    if not each:
+        return Expected(0.0, 0.0)
+    back = max(each) if len(each) > 1 else 0.0
+    if plan.search is Search.FIRST_THAT_MEETS or len(each) == 1:
+        least, most = each[0], sum(each) + back
+    else:
+        least, most = ENOUGH * sum(each), MOST_STARTS_EACH * sum(each) + back
+    starts = min(plan.budget.starts, MOST_STARTS_EACH * len(each))
+    most = min(most, starts * max(each) + back, plan.budget.seconds)
+    return Expected(min(least, most), most)
+
+
+def _first(order: Sequence[Candidate]) -> Candidate | Why:
+    """Given the candidates in order, return the next untried one, or why there is none to try."""
+    if any(one.usable and one.meets for one in order):
+        return Why.TARGET_MET
+    return next((one for one in order if not one.trials), Why.ALL_TRIED)
+
+
+def _explored(order: Sequence[Candidate], plan: Plan) -> Candidate | Why:
+    """Given the candidates in order, return whose turn it is, or why there is no turn left."""
+    left = [one for one in order if not one.failed]
+    if not left:
+        return Why.ALL_TRIED
+    done = min(len(one.trials) for one in left)
+    if done >= 1 and len(left) == 1:
+        return Why.ALL_TRIED
+    open_ones = _unsettled(left, len(order), plan.margin) if done >= ENOUGH else left
+    if not open_ones:
+        return Why.SETTLED
+    done = min(len(one.trials) for one in open_ones)
+    if done >= MOST_STARTS_EACH:
+        return Why.UNSETTLED
+    turns = open_ones if done % 2 == 0 else list(reversed(open_ones))
+    return next(one for one in turns if len(one.trials) == done)
+
+
+def _unsettled(left: Sequence[Candidate], contestants: int, margin: float) -> list[Candidate]:
+    """Given who is left, return the fastest with all who are not yet told from it; none if all are."""
+    with_figures = [one for one in left if one.figures]
+    if not with_figures:
+        return list(left)
+    best = fastest(with_figures)
+    close = [
+        one
+        for one in left
+        if one is not best
+        and (
+            not one.figures
+            or pair(best, one, contestants, margin).verdict is Difference.INCONCLUSIVE
+        )
+    ]
+    return [one for one in left if one is best or one in close] if close else []
+
+
+def _affordable(one: Candidate, order: Sequence[Candidate], budget: Budget, spent: Spent) -> bool:
+    """Whether there is time to start it and then to put the dearest of the others back."""
+    others = [other.start_s for other in order if other is not one and other.usable]
+    seconds = spent.seconds + one.start_s + max(others, default=0.0)
+    return seconds <= budget.seconds and spent.starts + 1 <= budget.starts
+
+
+def _rank(risk: Risk) -> int:
+    return RISK_ORDER.index(risk)

@@ -1,0 +1,270 @@
+"""The plan: step by step on stories, and what holds of any box, budget and luck."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimisvc.measure.comparison import StartFigure
+from kimisvc.measure.contest import RISK_ORDER, Candidate, Trial
+from kimisvc.measure.tuning import (
+    MOST_STARTS_EACH,
+    Budget,
+    Expected,
+    Plan,
+    Search,
+    Spent,
+    Start,
+    Stop,
+    Why,
+    allowed,
+    expected,
+    next_step,
+)
+from kimisvc.records import Risk, VerdictKind
+
+PASS, DEGRADED = VerdictKind.PASS, VerdictKind.DEGRADED
+FAIL, UNKNOWN = VerdictKind.FAIL, VerdictKind.INCONCLUSIVE
+LOAD = 2160.0
+"""Kimi-K2.5 on the owner's box: 36 minutes (s)."""
+
+
+def trial(speed: float, kind: VerdictKind = PASS) -> Trial:
+    return Trial(kind, StartFigure(speed))
+
+
+@dataclass
+class Played:
+    """A search that was played to its end: what was started, what it cost, how it stopped."""
+
+    stop: Stop
+    starts: list[str] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
+    dearest_back: float = 0.0
+
+
+def play(plan: Plan, outcomes: dict[str, list[Trial]]) -> Played:
+    """Given a plan and what the starts of each candidate come to (the last for ever), follow it."""
+    played = Played(Stop(Why.ALL_TRIED, ""))
+    for _ in range(1000):
+        step = next_step(plan, played.spent)
+        if isinstance(step, Stop):
+            played.stop = step
+            return played
+        one = next(c for c in plan.candidates if c.name == step.candidate)
+        came = outcomes[one.name][min(len(one.trials), len(outcomes[one.name]) - 1)]
+        played.starts.append(one.name)
+        played.spent = Spent(played.spent.seconds + one.start_s, played.spent.starts + 1)
+        after = replace(one, trials=(*one.trials, came))
+        plan = replace(plan, candidates=tuple(after if c is one else c for c in plan.candidates))
+    pytest.fail("it goes on and on")
+
+
+BASE = Candidate("baseline", Risk.SAFE, 0, LOAD)
+RING = Candidate("ll_ring", Risk.SAFE_ISH, 5, LOAD)
+RISKY = Candidate("p2p", Risk.RISKY, 1, LOAD)
+
+
+# ------------------------------------------------------------------ stories
+
+
+def test_the_owners_story_costs_one_load() -> None:
+    played = play(Plan((BASE, RING)), {"baseline": [trial(81.4)], "ll_ring": [trial(81.9)]})
+    assert played.starts == ["baseline"]
+    assert played.stop == Stop(Why.TARGET_MET, "baseline")
+
+
+def test_a_target_that_is_missed_is_tried_with_the_next() -> None:
+    outcomes = {"baseline": [Trial(FAIL)], "ll_ring": [trial(55.0)]}
+    played = play(Plan((BASE, RING)), outcomes)
+    assert played.starts == ["baseline", "ll_ring"]
+    assert played.stop == Stop(Why.TARGET_MET, "ll_ring")
+
+
+def test_between_floor_and_goal_is_not_met_and_the_faster_is_kept() -> None:
+    outcomes = {"baseline": [trial(41.0, DEGRADED)], "ll_ring": [trial(48.0, DEGRADED)]}
+    assert play(Plan((BASE, RING)), outcomes).stop == Stop(Why.ALL_TRIED, "ll_ring")
+
+
+def test_nothing_that_works_is_no_winner() -> None:
+    outcomes = {"baseline": [Trial(FAIL)], "ll_ring": [Trial(UNKNOWN)]}
+    assert play(Plan((BASE, RING)), outcomes).stop == Stop(Why.ALL_TRIED, "")
+
+
+def test_the_first_listed_is_tried_first_and_the_others_by_risk() -> None:
+    calm = Candidate("calm", Risk.SAFE, 1, LOAD)
+    plan = Plan((RING, RISKY, BASE, calm), max_risk=Risk.RISKY)
+    assert [one.name for one in allowed(plan)] == ["ll_ring", "baseline", "calm", "p2p"]
+
+
+def test_what_is_over_the_risk_is_left_out_though_it_is_first() -> None:
+    assert [one.name for one in allowed(Plan((RISKY, RING, BASE)))] == ["baseline", "ll_ring"]
+    assert next_step(Plan((RISKY,)), Spent()) == Stop(Why.NONE_ALLOWED, "")
+    assert next_step(Plan(()), Spent()) == Stop(Why.NONE_ALLOWED, "")
+
+
+def test_a_search_that_was_cut_off_goes_on_where_it_was() -> None:
+    done = replace(BASE, trials=(trial(41.0, DEGRADED),))
+    assert next_step(Plan((done, RING)), Spent(LOAD, 1)) == Start("ll_ring")
+
+
+def test_exploring_is_interleaved_there_and_back_until_it_is_settled() -> None:
+    outcomes = {
+        "baseline": [trial(v) for v in (55.33, 55.44)],
+        "ll_ring": [trial(v) for v in (60.43, 60.32)],
+    }
+    played = play(Plan((BASE, RING), Search.EXPLORE), outcomes)
+    assert played.starts == ["baseline", "ll_ring", "ll_ring", "baseline"]
+    assert played.stop == Stop(Why.SETTLED, "ll_ring")
+
+
+def test_exploring_goes_on_though_the_target_is_met() -> None:
+    step = next_step(Plan((replace(BASE, trials=(trial(81.4),)), RING), Search.EXPLORE), Spent())
+    assert step == Start("ll_ring")
+
+
+def test_equal_profiles_end_with_the_simplest() -> None:
+    outcomes = {
+        "ll_ring": [trial(v) for v in (50.0, 50.02, 50.01)],
+        "baseline": [trial(v) for v in (50.01, 50.0, 50.02)],
+    }
+    played = play(Plan((RING, BASE), Search.EXPLORE), outcomes)
+    assert played.stop == Stop(Why.SETTLED, "baseline")
+    assert len(played.starts) == 4
+
+
+def test_what_is_told_from_the_fastest_is_started_no_more() -> None:
+    third = Candidate("third", Risk.SAFE, 2, LOAD)
+    outcomes = {
+        "baseline": [trial(v) for v in (30.0, 30.01)],
+        "third": [trial(v) for v in (50.0, 51.5, 49.0, 50.4, 50.1, 50.3)],
+        "ll_ring": [trial(v) for v in (50.5, 49.2, 51.4, 50.0, 50.2, 50.3)],
+    }
+    played = play(Plan((BASE, third, RING), Search.EXPLORE), outcomes)
+    assert played.starts.count("baseline") == 3
+    assert played.starts.count("third") == MOST_STARTS_EACH
+    assert played.stop.winner == "third"
+
+
+def test_a_profile_that_failed_is_started_no_more() -> None:
+    outcomes = {"baseline": [trial(50.0)], "ll_ring": [Trial(FAIL)]}
+    played = play(Plan((BASE, RING), Search.EXPLORE), outcomes)
+    assert played.starts == ["baseline", "ll_ring"]
+    assert played.stop == Stop(Why.ALL_TRIED, "baseline")
+
+
+def test_a_comparison_that_nothing_settles_ends() -> None:
+    noisy = [trial(v) for v in (40.0, 70.0, 41.0, 69.0, 50.0)]
+    played = play(Plan((BASE, RING), Search.EXPLORE), {"baseline": noisy, "ll_ring": noisy[::-1]})
+    assert played.stop == Stop(Why.UNSETTLED, "baseline")
+    assert len(played.starts) == 2 * MOST_STARTS_EACH
+
+
+def test_a_budget_of_time_leaves_room_to_put_the_winner_back() -> None:
+    plan = Plan((BASE, RING), budget=Budget(seconds=3 * LOAD - 1))
+    outcomes = {"baseline": [trial(41.0, DEGRADED)], "ll_ring": [trial(81.9)]}
+    played = play(plan, outcomes)
+    assert played.starts == ["baseline"]
+    assert played.stop == Stop(Why.BUDGET_SPENT, "baseline")
+    assert play(replace(plan, budget=Budget(seconds=3 * LOAD)), outcomes).starts == [
+        "baseline",
+        "ll_ring",
+    ]
+
+
+def test_a_budget_of_starts_counts_those_that_measure() -> None:
+    outcomes = {"baseline": [trial(50.0)], "ll_ring": [trial(60.0)]}
+    plan = Plan((BASE, RING), Search.EXPLORE, budget=Budget(starts=3))
+    played = play(plan, outcomes)
+    assert played.starts == ["baseline", "ll_ring", "ll_ring"]
+    assert played.stop == Stop(Why.BUDGET_SPENT, "ll_ring")
+
+
+def test_no_budget_at_all_starts_nothing() -> None:
+    assert next_step(Plan((BASE,), budget=Budget(starts=0)), Spent()) == Stop(Why.BUDGET_SPENT, "")
+
+
+def test_how_long_it_takes_is_said_before() -> None:
+    assert expected(Plan((BASE, RING))) == Expected(LOAD, 3 * LOAD)
+    assert expected(Plan((BASE,))) == Expected(LOAD, LOAD)
+    assert expected(Plan((BASE, RING), Search.EXPLORE)) == Expected(4 * LOAD, 21 * LOAD)
+    short = Plan((BASE, RING), Search.EXPLORE, budget=Budget(seconds=10_000.0))
+    assert expected(short) == Expected(4 * LOAD, 10_000.0)
+    few = Plan((BASE, RING), Search.EXPLORE, budget=Budget(starts=2))
+    assert expected(few) == Expected(3 * LOAD, 3 * LOAD)
+    assert expected(Plan((RISKY,))) == Expected(0.0, 0.0)
+
+
+# ------------------------------------------------------------------ what always holds
+
+trials = st.one_of(
+    st.builds(trial, st.floats(30, 90), st.sampled_from([PASS, DEGRADED])),
+    st.builds(trial, st.floats(49, 51), st.just(PASS)),
+    st.builds(Trial, st.sampled_from([FAIL, UNKNOWN])),
+)
+named = st.lists(
+    st.tuples(st.sampled_from(Risk), st.integers(0, 9), st.floats(1, 5000)), min_size=1, max_size=4
+).map(lambda rows: tuple(Candidate(f"c{i}", *row) for i, row in enumerate(rows)))
+plans = st.builds(
+    Plan,
+    candidates=named,
+    search=st.sampled_from(Search),
+    max_risk=st.sampled_from(Risk),
+    budget=st.builds(
+        Budget,
+        seconds=st.one_of(st.just(math.inf), st.floats(0, 40_000)),
+        starts=st.one_of(st.just(math.inf), st.integers(0, 12).map(float)),
+    ),
+)
+luck = st.lists(st.lists(trials, min_size=1, max_size=5), min_size=4, max_size=4).map(
+    lambda rows: {f"c{i}": row for i, row in enumerate(rows)}
+)
+
+
+@given(plans, luck)
+def test_any_search_ends_within_its_budget_and_under_its_risk(
+    plan: Plan, outcomes: dict[str, list[Trial]]
+) -> None:
+    played = play(plan, outcomes)
+    by_name = {one.name: one for one in plan.candidates}
+    back = 0.0
+    if played.stop.winner and played.starts[-1] != played.stop.winner:
+        back = by_name[played.stop.winner].start_s
+    assert played.spent.seconds + back <= plan.budget.seconds + 1e-6
+    assert played.spent.starts <= plan.budget.starts
+    assert played.spent.starts <= MOST_STARTS_EACH * len(plan.candidates)
+    top = RISK_ORDER.index(plan.max_risk)
+    assert all(RISK_ORDER.index(by_name[name].risk) <= top for name in played.starts)
+    assert played.stop.winner in {"", *played.starts}
+
+
+@given(named, luck, st.sampled_from(Risk))
+def test_a_target_met_by_the_first_is_exactly_one_start(
+    candidates: tuple[Candidate, ...], outcomes: dict[str, list[Trial]], risk: Risk
+) -> None:
+    plan = Plan(candidates, max_risk=risk)
+    order = allowed(plan)
+    if not order:
+        return
+    played = play(plan, outcomes | {order[0].name: [trial(81.4)]})
+    assert played.starts == [order[0].name]
+    assert played.stop == Stop(Why.TARGET_MET, order[0].name)
+
+
+@given(plans, luck)
+def test_without_exploring_nothing_is_started_twice(
+    plan: Plan, outcomes: dict[str, list[Trial]]
+) -> None:
+    played = play(replace(plan, search=Search.FIRST_THAT_MEETS), outcomes)
+    assert len(set(played.starts)) == len(played.starts)
+
+
+@given(plans, luck)
+def test_what_was_said_before_holds(plan: Plan, outcomes: dict[str, list[Trial]]) -> None:
+    told, played = expected(plan), play(plan, outcomes)
+    assert told.least <= told.most
+    assert played.spent.seconds <= told.most + 1e-6
