@@ -12,8 +12,12 @@ KeyPath = tuple[str | int, ...]
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that would end or hide a line in a log or a terminal."""
-UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-"""Those that no value may hold. A tab is none of them: systemd carries it wherever a blank may stand."""
+NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
+    chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
+)
+"""Unicode 23.7: no text has them, and systemd takes a line that does for broken UTF-8 and drops it."""
+UNWRITABLE = re.compile(f"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029{NONCHARACTERS}]")
+"""What no value may hold. A tab is none of it: systemd carries one wherever a blank may stand."""
 
 _LONGEST_NAME = 60
 

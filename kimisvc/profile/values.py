@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LONGEST_SHOWN = 60
 _INT64 = 2**63
+_FIRST_NONCHARACTER = 0xFDD0
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\"} | {
     chr(code): f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0))
@@ -52,9 +53,10 @@ def refuse_control(raw: object) -> None:
     found = UNWRITABLE.search(raw) if isinstance(raw, str) else None
     if found:
         code = ord(found[0])
+        kind = "control character" if code < _FIRST_NONCHARACTER else "noncharacter of Unicode"
         what = {10: "a line break", 13: "a line break"}.get(code, f"U+{code:04X}")
         raise ValueError(
-            f"contains a control character ({what}, at position {found.start() + 1}); "
+            f"contains a {kind} ({what}, at position {found.start() + 1}); "
             f"values are single lines of plain text"
         )
 

@@ -23,9 +23,12 @@ from kimisvc.errors import KimisvcError
 _PLAIN = re.compile(r"[A-Za-z0-9_=+,./:@%$^~-]+")
 """What needs no quotes in a list of words. A lone `;` would begin another command."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
+    chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
+)
+_UNPRINTABLE = re.compile(f"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_NONCHARACTERS}]")
 """Control characters (not the tab: systemd carries it), what some editors take for a line break,
-and what UTF-8 cannot write."""
+what UTF-8 cannot write, and what systemd takes for broken UTF-8, dropping the whole line."""
 _NOT_IN_PROGRAM = re.compile("[\"'\\\\$]")
 
 

@@ -35,7 +35,7 @@ SHIPPED = Path(__file__).parents[3] / "profiles"
 PLAIN = Profile("plain", VllmSettings("/opt/vllm/bin/vllm", "/srv/models/m"))
 
 TEXT = st.text(
-    st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=20
+    st.characters(exclude_categories=["Cc", "Cs", "Cn", "Zl", "Zp"]), min_size=1, max_size=20
 ).filter(lambda text: bool(text.strip()) and not looks_secret(text))
 PATHS = TEXT.map(lambda text: f"/{text}")
 

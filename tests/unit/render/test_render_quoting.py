@@ -31,11 +31,19 @@ from kimisvc.render.quoting import (
 
 PRINTABLE = st.text(
     st.one_of(
-        st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="\u2028\u2029"),
+        st.characters(exclude_categories=("Cc", "Cs", "Cn"), exclude_characters="\u2028\u2029"),
         st.sampled_from("\t%$\\\"'` ;#{}=@-:+!|hHn"),
     )
 )
-UNPRINTABLE = [*map(chr, [*range(9), *range(10, 0x20), *range(0x7F, 0xA0)]), "\u2028", "\u2029", "\ud800"]
+UNPRINTABLE = [
+    *map(chr, [*range(9), *range(10, 0x20), *range(0x7F, 0xA0)]),
+    "\u2028",
+    "\u2029",
+    "\ud800",
+    "\ufdd0",
+    "\uffff",
+    "\U0010fffe",
+]
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PLAIN = Profile("plain", VllmSettings("/opt/vllm/bin/vllm", "/srv/model"))
 PRINTABLE = st.text(
-    st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="\u2028\u2029")
+    st.characters(exclude_categories=("Cc", "Cs", "Cn"), exclude_characters="\u2028\u2029")
 )
 
 Templates = dict[str, str]
