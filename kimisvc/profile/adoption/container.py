@@ -94,12 +94,12 @@ def _take(name: str, value: str, scene: Scene) -> None:
 
 
 def _publish(value: str, scene: Scene) -> None:
-    """-p [ADDRESS:]OUTSIDE:INSIDE: clients know the one outside."""
-    parts = value.removesuffix("/tcp").split(":")
-    outside = parts[-2] if len(parts) > 1 else ""
+    """Take -p [ADDRESS:]OUTSIDE:INSIDE; clients know the one outside."""
+    address, _, outside = value.removesuffix("/tcp").rpartition(":")[0].rpartition(":")
     if outside.isdigit():
-        words = "as published: the port clients know"
-        scene.draft.put("vllm", "port", int(outside), words)
+        host = address.strip("[]") or "0.0.0.0"  # noqa: S104 - said, not bound
+        scene.draft.put("vllm", "host", host, "as published")
+        scene.draft.put("vllm", "port", int(outside), "as published: the port clients know")
     else:
         scene.draft.unclear(f"-p {shown(value)}", "no one port outside of the container")
 

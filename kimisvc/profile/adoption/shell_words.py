@@ -214,11 +214,12 @@ class Reader:
         self.used.add(name)
         value = self.variables.get(name)
         if value is None or (not value and how.startswith(":")):
-            if "$" in other or "`" in other:
-                raise self._beyond("a variable inside of ${...} is not read")
+            plain = other.strip("\"'")
+            if "$" in other or "`" in other or (plain != other and " " in plain):
+                raise self._beyond("a variable or quoted blanks inside of ${...} are not read")
             if value is None and not how:
                 self.unset.add(name)
-            return [other.strip("\"'")]
+            return [plain]
         return [value]
 
     def _beyond(self, why: str) -> KimisvcError:

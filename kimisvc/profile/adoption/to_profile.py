@@ -15,6 +15,7 @@ from kimisvc.profile.adoption.secret_words import (
     shown,
 )
 from kimisvc.profile.options import OWNED_VARIABLES
+from kimisvc.profile.quantities import format_duration
 from kimisvc.profile.secret_signs import SETTINGS, secret_in
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _LEFT_OUT: Mapping[str, str] = {
     "OLDPWD": "a shell's own", "PWD": "a shell's own", "SHLVL": "a shell's own",
     **dict(OWNED_VARIABLES),
 }  # fmt: skip
+_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
+_DAY = 86400
 _SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 
 
@@ -92,7 +95,7 @@ def _take_option(one: Written, scene: Scene, options: Options, seen: dict[str, s
     if secret_option(key.rpartition(".")[2]) or secret_option(key):
         _take_secret(key, one, scene)
         return
-    secret = secret_in(key, value)
+    secret = secret_in(key, value) or _assigned_secret(one.values)
     if secret:
         draft.unclear(
             f"--{key}", f"was left out: it holds {secret}, which belongs in the secrets file"
@@ -108,9 +111,15 @@ def _take_option(one: Written, scene: Scene, options: Options, seen: dict[str, s
     before = draft.value("args", key)
     if key in vllm_words.REPEATED and isinstance(before, tuple) and isinstance(value, tuple):
         value = (*before, *value)
-    short = not one.spelled.startswith("--") or one.spelled[2:].replace("_", "-") != one.name
-    same = not short or value is False
-    draft.put("args", key, value, "" if same else f"written {one.spelled}")
+    written = one.spelled.lstrip("-").partition(".")[0].replace("_", "-").removeprefix("no-")
+    alias = written != key.partition(".")[0].removeprefix("no-")
+    draft.put("args", key, value, f"written {one.spelled}" if alias else "")
+
+
+def _assigned_secret(words: Sequence[str]) -> str:
+    """What secret a word like NAME=VALUE holds, in words; "" if none."""
+    pairs = (word.partition("=") for word in words)
+    return "a secret" if any(secret_variable(name, value) for name, _, value in pairs) else ""
 
 
 def _take_secret(key: str, one: Written, scene: Scene) -> None:
@@ -144,7 +153,10 @@ def _model(one: Written, value: ArgValue, scene: Scene) -> None:
 
 def _host(one: Written, value: ArgValue, scene: Scene) -> None:
     del value
-    scene.draft.put("vllm", "host", " ".join(one.values), f"from {one.spelled}")
+    if scene.container and scene.draft.value("vllm", "host") is not None:
+        scene.draft.drop(f"{one.spelled} {shown(' '.join(one.values))}", "within the container")
+    else:
+        scene.draft.put("vllm", "host", " ".join(one.values), f"from {one.spelled}")
 
 
 def _port(one: Written, value: ArgValue, scene: Scene) -> None:
@@ -210,6 +222,8 @@ def take_environment(scene: Scene, variables: frozenset[str]) -> None:
             draft.secrets.setdefault(name, origin or "the environment")
         elif name in scene.used and not _reads(name, variables):
             draft.drop(name, "its value stands in the command line, which is written out here")
+        elif name == _READY_TIMEOUT:
+            _take_ready_timeout(value, draft)
         elif name in _LEFT_OUT:
             draft.drop(name, _LEFT_OUT[name])
         else:
@@ -217,6 +231,14 @@ def take_environment(scene: Scene, variables: frozenset[str]) -> None:
     _name_secrets_file(draft)
     if scene.user == "root":
         draft.drop("user root", "vLLM needs no root: kimisvc makes a user for the service")
+
+
+def _take_ready_timeout(value: str, draft: Draft) -> None:
+    """How long vLLM waits for its engine: the best word on loads, where nothing else says one."""
+    draft.drop(_READY_TIMEOUT, "made from load_timeout")
+    if value.isdigit() and 1 <= int(value) <= _DAY and not draft.value("service", "load_timeout"):
+        span = format_duration(int(value))
+        draft.put("service", "load_timeout", span, f"from {_READY_TIMEOUT}")
 
 
 def _reads(name: str, variables: frozenset[str]) -> bool:

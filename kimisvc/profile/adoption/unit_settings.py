@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SERVICE = "Service"
 _ENVIRONMENT = ("Environment", "EnvironmentFile", "UnsetEnvironment", "PassEnvironment")
+_YES = ("yes", "true", "on", "1", "y", "t")
 _MISPLACED = ("StartLimitIntervalSec", "StartLimitInterval", "StartLimitBurst")
 
 
@@ -40,7 +41,7 @@ def take_unit(unit: Unit, scene: Scene) -> Launch:
     launch = _started(unit, scene, known)
     for (section, key), values in unit.values.items():
         _take_setting(section, key, values[-1], scene)
-    if not scene.user:
+    if not scene.user and unit.last("DynamicUser") not in _YES:
         scene.draft.drop("no User=", "it ran as root; kimisvc makes a user for the service, who "
                          "must be able to read the model")  # fmt: skip
     return launch

@@ -53,8 +53,9 @@ def _remarks(draft: Draft) -> Iterator[str]:
         if notes:
             yield ""
             yield f"{fate.value.capitalize()}:"
-        for note in notes:
-            yield from _comments(f"{note.what}: {note.why}", "  ")
+        for why in dict.fromkeys(note.why for note in notes):
+            whats = ", ".join(note.what for note in notes if note.why == why)
+            yield from _comments(f"{whats}: {why}", "  ")
 
 
 def _table(pairs: list[tuple[str, Entry]]) -> Table:

@@ -1,0 +1,153 @@
+"""Values of a unit are read as systemd reads them: what kimisvc writes comes back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimisvc.profile.adoption.unit_file import specifier_values
+from kimisvc.profile.adoption.unit_words import (
+    assignments,
+    command_words,
+    environment_file,
+    expand,
+    specifiers,
+    words,
+)
+from kimisvc.render.quoting import (
+    environment_assignment,
+    environment_file_line,
+    exec_argument,
+    exec_program,
+)
+
+KNOWN = specifier_values("vllm@big.service")
+PLAIN = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029")
+    | st.just("\t"),
+    max_size=30,
+)
+AWKWARD = st.text("ab \"'\\$%{}=;#n", max_size=30)
+VALUES = st.one_of(PLAIN.filter(lambda text: "\t" not in text), AWKWARD)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
+
+
+@given(NAMES, VALUES)
+def test_a_variable_that_kimisvc_writes_comes_back(name: str, value: str) -> None:
+    assert assignments(environment_assignment(name, value), KNOWN) == ({name: value}, [])
+
+
+@given(st.lists(VALUES, max_size=5))
+def test_a_command_that_kimisvc_writes_comes_back(arguments: list[str]) -> None:
+    line = " ".join([exec_program("/opt/v/vllm"), *map(exec_argument, arguments)])
+    prefixes, found = command_words(line, KNOWN)
+    assert prefixes == ""
+    assert expand(found[1:], {"a": "x y"}, lambda _: None) == arguments
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=5))
+def test_a_file_of_variables_that_kimisvc_writes_comes_back(values: dict[str, str]) -> None:
+    text = "\n".join(environment_file_line(name, value) for name, value in values.items())
+    assert environment_file(text) == (values, [])
+
+
+@pytest.mark.parametrize(
+    # seen on systemd 252 as PID 1
+    ("value", "found", "ignored"),
+    [
+        ("A=p@ss$word", {"A": "p@ss$word"}, []),
+        ('"B=p@ss$$word"', {"B": "p@ss$$word"}, []),
+        ('"C=100%% done"', {"C": "100% done"}, []),
+        ('"C=100% done"', {"C": "100% done"}, []),
+        ("E=two words", {"E": "two"}, ["words"]),
+        ('"D=has space"', {"D": "has space"}, []),
+        (r'"D=a\\b\"c\n\td"', {"D": 'a\\b"c\n\td'}, []),
+        ('F=a"b"c', {"F": "abc"}, []),
+        (r'"H={\"model\":\"x y\"}"', {"H": '{"model":"x y"}'}, []),
+        ("G=1 # 16 MiB", {"G": "1"}, ["#", "16", "MiB"]),
+        ("NCCL-ALGO=Ring X=1", {"X": "1"}, ["NCCL-ALGO=Ring"]),
+        ("I=%i-%h", {"I": "big-/root"}, []),
+        (r"J=\x41\101\u00e4\s", {"J": "AAä "}, []),
+    ],
+)
+def test_environment(value: str, found: dict[str, str], ignored: list[str]) -> None:
+    assert assignments(value, KNOWN) == (found, ignored)
+
+
+@pytest.mark.parametrize("value", ['"B=C%D"', "B=%H", '"B=open'])
+def test_an_environment_that_systemd_drops_or_fills_in_is_said_to_be_so(value: str) -> None:
+    with pytest.raises(ValueError, match=r"not known here|not closed"):
+        assignments(value, KNOWN)
+
+
+@pytest.mark.parametrize(
+    # seen on systemd 252 as PID 1
+    ("text", "found", "ignored"),
+    [
+        ("P=s7@o8\\p=@us$0!", {"P": "s7@o8p=@us$0!"}, []),
+        (r'P="a\"b\\c\d"', {"P": r'a"b\c\d'}, []),
+        (r"P='a\$b\\c'", {"P": r"a$b\c"}, []),
+        ("P=trailing  \r\nQ=2", {"P": "trailing", "Q": "2"}, []),
+        ("P=a#b ;c", {"P": "a#b ;c"}, []),
+        ("export P=x\nQ=1", {"Q": "1"}, ["export P"]),
+        ("P=a\\\nb", {"P": "ab"}, []),
+        ('P="two\nlines"\nQ=1', {"P": "two\nlines", "Q": "1"}, []),
+        ("P=%h $Q", {"P": "%h $Q"}, []),
+        ("P=1\nP=2", {"P": "2"}, []),
+        ("# P=0\n; P=0\n\n  P = 1", {"P": "1"}, []),
+        ("# goes on \\\nP=0\nQ=1", {"Q": "1"}, []),
+        ("P=\nQ=1", {"P": "", "Q": "1"}, []),
+        ("P='a'\"b\"c", {"P": "abc"}, []),
+        ('P=x"y"', {"P": 'x"y"'}, []),
+        ("no assignment\nQ=1", {"Q": "1"}, ["no assignment"]),
+    ],
+)
+def test_environment_file(text: str, found: dict[str, str], ignored: list[str]) -> None:
+    assert environment_file(text) == (found, ignored)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("$D", ["a", "b c"]),
+        ("${D}", ["a 'b c'"]),
+        ("$X x${X}y ${X}", ["xy", ""]),
+        ("$$D a$D $$", ["$D", "a$D", "$"]),
+        ("'{\"a\": 1}'", ['{"a": 1}']),
+        (r"a\ b \d", [r"a\ b", r"\d"]),
+    ],
+)
+def test_variables_in_a_command(line: str, found: list[str]) -> None:
+    asked: list[str] = []
+    _, (_, *rest) = command_words(f"/bin/x {line}", KNOWN)
+    assert expand(rest, {"D": "a 'b c'"}, asked.append) == found
+    assert set(asked) == set(re.findall(r"(?<![$a])\$\{?([DX])", line))
+
+
+def test_prefixes_and_a_name_to_be_shown_under() -> None:
+    assert command_words("-@/opt/vllm vllm-main serve", KNOWN) == ("-@", ["/opt/vllm", "serve"])
+    with pytest.raises(ValueError, match="names no program"):
+        command_words("-", KNOWN)
+
+
+def test_specifiers_that_depend_on_the_host_are_not_guessed() -> None:
+    assert specifiers("%n %N %p %i %S%%", KNOWN) == "vllm@big.service vllm@big vllm big /var/lib%"
+    for letter in "HmbvD":
+        with pytest.raises(ValueError, match=f"%{letter}"):
+            specifiers(f"%{letter}", KNOWN)
+
+
+@given(st.text("ab\"'\\ \tx0n%$", max_size=30))
+def test_any_value_is_read_or_refused(value: str) -> None:
+    try:
+        words(value)
+    except ValueError as error:
+        assert "not closed" in str(error)  # noqa: PT017 - any other is a defect
+
+
+@given(st.text("aP=\"'\\ \n#;", max_size=30))
+def test_any_file_of_variables_is_read(text: str) -> None:
+    environment_file(text)

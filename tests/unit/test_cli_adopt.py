@@ -1,0 +1,116 @@
+"""import and schema: what comes out is a profile, and says what is wrong with the original."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kimisvc.cli.main import main
+from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.schema import schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = "/opt/vllm/bin/vllm serve org/model -tp 2 --host 127.0.0.1 --port 8100"
+UNIT = f"[Service]\nUser=vllm\nExecStart={GOOD}\nEnvironment=HF_TOKEN=topsecretTOPSECRET\n"
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(list(arguments))
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    assert "topsecret" not in (said.out + said.err).casefold()
+    return status, said.out, said.err
+
+
+@pytest.mark.parametrize(
+    "words", [[GOOD], ["--", *GOOD.split()], ["env", "A=1", *GOOD.split()[:3]]]
+)
+def test_a_command_as_one_text_or_as_words(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    status, out, _ = call(capsys, "import", *words)
+    assert status == 0
+    assert tomllib.loads(out)["vllm"]["model"] == "org/model"
+
+
+def test_what_comes_out_is_sound(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    status, out, err = call(capsys, "import", GOOD, "-o", str(file), "--instance", "two")
+    assert (status, out) == (0, "")
+    assert tomllib.loads(file.read_text())["service"]["instance"] == "two"
+    assert call(capsys, "check", str(file))[:2] == (0, f"{file}: sound\n"), err
+
+
+def test_a_file_is_not_replaced_unless_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("precious")
+    status, _, err = call(capsys, "import", GOOD, "-o", str(file))
+    assert status == 1
+    assert "--overwrite" in err
+    assert file.read_text() == "precious"
+    assert call(capsys, "import", GOOD, "-o", str(file), "--overwrite")[0] == 0
+    assert tomllib.loads(file.read_text())["vllm"]["port"] == 8100
+
+
+def test_problems_of_the_original_are_named_and_it_is_printed_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = f"{GOOD} --ssl-keyfile /k --api-key topsecret --port 99999"
+    status, out, err = call(capsys, "import", command)
+    assert status == 3
+    document = tomllib.loads(out)
+    assert document["args"]["ssl-keyfile"] == "/k"
+    lines = out.splitlines()
+    for key, line in (("vllm.port", "port = 99999"), ("args.ssl-keyfile", "ssl-keyfile")):
+        number = next(n for n, text in enumerate(lines, 1) if text.startswith(line))
+        assert f"(profile):{number}: {key}: " in err
+    assert "secrets left out, for the secrets file: VLLM_API_KEY (from --api-key)" in err
+
+
+def test_a_unit_by_its_path(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    unit = tmp_path / "mine.service"
+    unit.write_text(UNIT)
+    status, out, err = call(capsys, "import", "--unit", str(unit))
+    assert status == 0
+    assert tomllib.loads(out)["service"]["user"] == "vllm"
+    assert "HF_TOKEN" in err
+
+
+def test_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = call(capsys, "import", "--json", f"{GOOD} stray --api-key topsecret")
+    answer = json.loads(out)
+    assert (status, err) == (0, "")
+    assert answer["name"] == "model"
+    assert answer["secrets"] == ["VLLM_API_KEY"]
+    assert answer["not_understood"][0]["what"] == "the word stray"
+    assert tomllib.loads(answer["profile"])["args"] == {"tensor-parallel-size": 2}
+    assert answer["problems"] == []
+
+
+@pytest.mark.parametrize("words", [[], [GOOD, "--unit", "x"]])
+def test_one_of_a_command_and_a_unit(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    status, out, err = call(capsys, "import", *words)
+    assert (status, out) == (2, "")
+    assert "--unit" in err
+
+
+@pytest.mark.parametrize("words", [["llama-server"], ["--unit", "no-such-unit-at-all"]])
+def test_what_is_not_there_is_said(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    status, out, err = call(capsys, "import", *words)
+    assert (status, out) == (1, "")
+    assert "hint: " in err
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str], form: tuple[str, ...]) -> None:
+    status, out, _ = call(capsys, "schema", *form)
+    assert status == 0
+    assert json.loads(out) == schema(shipped_knowledge())
+    assert "tensor-parallel-size" in json.loads(out)["properties"]["args"]["properties"]
