@@ -25,7 +25,8 @@ def _protocol(value: str, profile: Profile) -> Judgement | None:
     """LL128 that is allowed by name, or by a ^ without it, is on even where NCCL keeps it off.
 
     parseList sets 1 for "on" in the place of 2 for "where it is safe"
-    (src/tuning/cost_model.cc of NCCL).
+    (src/tuning/cost_model.cc of NCCL; for ^LL seen in the log of NCCL 2.28.9,
+    "Enabled NCCL Func/Proto/Algo Matrix").
     """
     allowed = allowed_protocols(value)
     if profile.hardware.link is Link.NVLINK or not any(
@@ -42,7 +43,10 @@ def _protocol(value: str, profile: Profile) -> Judgement | None:
 
 
 def _algorithm(value: str, _profile: Profile) -> Judgement | None:
-    """Each collective needs an algorithm that works on one box: rings, or trees for all-reduce."""
+    """Each collective needs an algorithm that works on one box: rings, or trees for all-reduce.
+
+    NCCL 2.28.9 with Tree alone was seen to fail at the first all-gather.
+    """
     allowed = allowed_algorithms(value)
     without = [
         name
