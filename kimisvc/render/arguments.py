@@ -7,6 +7,7 @@ keys to this day (vllm#51401).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -41,11 +42,14 @@ def option(key: str, value: ArgValue) -> list[str]:
     """Given an option and its value as TOML has it, return its tokens. Raise KimisvcError.
 
     true and false become --key and --no-key, a table becomes JSON, a list of
-    words several tokens after one --key, a list of anything else JSON.
+    words several tokens after one --key, a list of anything else JSON. The
+    field of a table (a key with a dot) is one token.
     """
     name = option_name(key)
     if name == "config":
         raise KimisvcError("bad-option", "--config is never used: write its keys into [args]")
+    if "." in name:
+        return _joined(name, _field(value))
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
     if isinstance(value, Mapping):
@@ -78,6 +82,17 @@ def _list(name: str, items: Sequence[ArgValue]) -> list[str]:
     if dashed is not None:
         raise KimisvcError("bad-option", f"--{name}: {dashed!r} would be read as an option")
     return [f"--{name}", *words]
+
+
+def _field(value: ArgValue) -> str:
+    """What vLLM reads back as the value: it takes a field for JSON, 80g for a number, else as it is."""
+    if not isinstance(value, str) or re.fullmatch(r"\s*\d+(\.\d+)?[kKmMgGtT]\s*", value):
+        return _json(value)
+    try:
+        json.loads(value)
+    except ValueError:
+        return value
+    return _json(value)
 
 
 def _word(value: ArgValue) -> str:

@@ -24,6 +24,16 @@ VLLM = VllmSettings("/opt/vllm/bin/vllm", "/srv/model")
         ("max-model-len", 2048, ["--max-model-len", "2048"]),
         ("max_model_len", "256k", ["--max-model-len", "256k"]),
         ("compilation_config.cache_dir", "/c", ["--compilation-config.cache_dir", "/c"]),
+        ("compilation_config.cache_dir", "80g", ["--compilation-config.cache_dir", '"80g"']),
+        ("compilation_config.cache_dir", "1", ["--compilation-config.cache_dir", '"1"']),
+        ("eplb-config.use_async", True, ["--eplb-config.use_async", "true"]),
+        ("eplb-config.use_async", False, ["--eplb-config.use_async", "false"]),
+        (
+            "compilation-config.compile_sizes",
+            [1, 2],
+            ["--compilation-config.compile_sizes", "[1,2]"],
+        ),
+        ("eplb-config.window_size", -1, ["--eplb-config.window_size=-1"]),
         ("enforce-eager", True, ["--enforce-eager"]),
         ("enable_prefix_caching", False, ["--no-enable-prefix-caching"]),  # case 23
         ("gpu-memory-utilization", 0.92, ["--gpu-memory-utilization", "0.92"]),
