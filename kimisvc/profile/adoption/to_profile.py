@@ -37,6 +37,8 @@ _LEFT_OUT: Mapping[str, str] = {
     "OLDPWD": "a shell's own", "PWD": "a shell's own", "SHLVL": "a shell's own",
     **dict(OWNED_VARIABLES),
 }  # fmt: skip
+_DASHES = ("\u2012", "\u2013", "\u2014", "\u2212")
+"""What a web page or a text processor makes of two hyphens."""
 _READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 _DAY = 86400
 _SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
@@ -57,8 +59,11 @@ def take_launch(
     if loose:
         _take_model(loose[0], scene, "")
     for word in loose[1:]:
-        dash = "; it begins with a dash that is no hyphen" if word[0] in "–—−" else ""  # noqa: RUF001
-        draft.unclear(f"the word {shown(word)}", f"belongs to no option that takes it{dash}")
+        dash = "; it begins with a dash that is no hyphen" if word[:1] in _DASHES else ""
+        draft.unclear(
+            f"the word {shown(word) or '(an empty one)'}",
+            f"belongs to no option that takes it{dash}",
+        )
     seen: dict[str, str] = {}
     for one in written:
         _take_option(one, scene, options, seen)

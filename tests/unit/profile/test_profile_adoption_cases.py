@@ -208,3 +208,40 @@ def test_a_planted_secret_is_never_told(options: list[str], before: str) -> None
         except KimisvcError as error:
             told = f"{error.message} {error.hint}"
         assert SECRET not in told
+
+
+PIECES = st.sampled_from(
+    ["--seed", "--tensor-parallel-size", "-tp", "-O3", "--config", "--config=x", "--", "-", "--=",
+     "--api-key", "--served-model-name", "--port", "--x.y", "--no-x", "8", "-1", "1e400", '{"a":1}',
+     "[{}]", "{'a'", "'", '"', "\\", "$A", "${A}", "$@", "%", "\u2028", "\x7f", "#", ";", "&&", "|", ">",
+     "(", "~/x", "A=1", "=", "vllm", "serve", "env", "sudo", "-u", "bash", "-c", "docker", "run",
+     "-e", "-p", "1:2", "exec", "export", "cd", "ulimit", "set", "timeout", "/a.sh", "./x", "\n", ""]
+)  # fmt: skip
+LINES = st.lists(PIECES, max_size=8).map(" ".join)
+KEYS = st.sampled_from(
+    ["ExecStart", "Environment", "EnvironmentFile", "User", "WorkingDirectory", "TimeoutSec",
+     "RestartSec", "LimitNOFILE", "MemoryMax", "CPUQuota", "UnsetEnvironment", "PassEnvironment",
+     "ExecStart=/v/vllm serve o/m", "Foo", ""]
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    LINES,
+    st.sampled_from(["", "vllm serve o/m "]),
+    st.lists(st.tuples(KEYS, LINES), max_size=5),
+    LINES,
+)
+def test_anything_is_adopted_as_toml_or_refused_in_words(
+    line: str, start: str, unit: list[tuple[str, str]], file: str
+) -> None:
+    look = Lookup(read=lambda _: f"#!/bin/sh\n{file}", program=lambda name, _: f"/v/{name}")
+    text = "[Service]\n" + "\n".join(f"{key}={value}" for key, value in unit)
+    for adopt in (
+        lambda: adopt_command([start + line], look, shipped_knowledge()),
+        lambda: adopt_unit(read_unit("a@b.service", [UnitText("/a", text)]), look, None),
+    ):
+        try:
+            assert tomllib.loads(adopt().text)["schema"] == 1
+        except KimisvcError as error:
+            assert error.message  # noqa: PT017 - any other exception is a defect
