@@ -33,16 +33,15 @@ def doctor(profile: str | None, form: Form) -> int:
     Changes nothing. Exit status 0: all in order, or only warnings; 7:
     something stands in the way.
     """
-    from kimisvc.deploy.preflight import examine, inspect
+    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.preflight import examine
     from kimisvc.host import gpu
 
     wanted = _applied() if profile is None else usable(doors.checked(profile))
-    if wanted is None:
-        survey, checks = gpu.survey(), [_systemd()]
-    else:
-        about = inspect(wanted, doors.installation())
-        survey, checks = about.survey, [_systemd(), *examine(about)]
-    box = _box(survey)
+    survey = gpu.survey()
+    box, checks = _box(survey), [_systemd()]
+    if wanted is not None:
+        checks += examine(Inspection(wanted, doors.installation(), survey))
     if form is Form.JSON:
         emit_json(_answer(wanted, survey, box, checks))
     else:

@@ -30,12 +30,13 @@ def profiles(paths: tuple[Path, ...], form: Form) -> None:
     """
     from kimisvc.deploy.catalogue import catalogue
     from kimisvc.deploy.preflight import preflight
+    from kimisvc.host import gpu
 
-    place = doors.installation()
+    place, survey = doors.installation(), gpu.survey()
     found = catalogue(
         dict.fromkeys(_files(paths)),
         lambda file: doors.checked(str(file)),
-        lambda profile: preflight(profile, place),
+        lambda profile: preflight(profile, place, survey),
         place,
     )
     if form is Form.JSON:

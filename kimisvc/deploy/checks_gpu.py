@@ -107,12 +107,16 @@ def occupied(about: Inspection) -> Iterator[Problem]:
 
 
 def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem]:
-    """Memory without a process that NVML names: another container's, or a crash's."""
+    """Memory without a process that NVML names: another container's, or a crash's.
+
+    While our own service runs it may be that one's: in some virtual machines
+    NVML names no process at all.
+    """
     share = option(about.profile, UTILIZATION)
     if not isinstance(share, int | float) or isinstance(share, bool):
         return
     free, needed = one.memory - one.memory_used, share * one.memory
-    if free + SLACK < needed:
+    if free + SLACK < needed and not processes.runs(about.service, about.proc):
         yield Problem(
             f"GPU {one.index}: {one.memory_used / GIB:.1f} GiB are held by a process that NVML does"
             f" not name (of another container?); {UTILIZATION} = {share:g} takes"

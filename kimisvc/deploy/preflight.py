@@ -6,8 +6,7 @@ all of them are asked, so that an operator mends everything at once.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kimisvc.deploy import (
     checks_gpu,
@@ -61,22 +60,14 @@ def examine(about: Inspection) -> tuple[Finding, ...]:
     return tuple(Finding(name, _ask(check, about)) for name, check in CHECKS)
 
 
-def inspect(
-    profile: Profile, place: Installation, root: Path = Path("/"), nvml: Any = None
-) -> Inspection:
-    """Given a checked profile and where kimisvc lives, return what the checks are asked about.
-
-    `root` and `nvml` are this box and its pynvml, unless a test stages others.
-    """
-    return Inspection(profile, place, gpu.survey(nvml), root)
-
-
-def preflight(profile: Profile, place: Installation) -> tuple[Problem, ...]:
+def preflight(
+    profile: Profile, place: Installation, survey: gpu.Survey | gpu.NoGpus | None = None
+) -> tuple[Problem, ...]:
     """Given a checked profile and where kimisvc lives, return all that is odd, or in its way, here.
 
-    A warning refuses nothing.
+    A warning refuses nothing. NVML is asked, unless its survey is given.
     """
-    found = examine(inspect(profile, place))
+    found = examine(Inspection(profile, place, survey or gpu.survey()))
     return tuple(problem for finding in found for problem in finding.problems)
 
 

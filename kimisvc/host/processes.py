@@ -279,8 +279,16 @@ def process(pid: int, proc: Path = PROC) -> Process:
 def titled(prefixes: Sequence[str], proc: Path = PROC) -> tuple[Process, ...]:
     """Given prefixes of titles, return the processes that call themselves PREFIX::something."""
     begin = tuple(f"{prefix}{TITLE_MARK}" for prefix in prefixes)
-    pids = sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal())
-    return tuple(process(pid, proc) for pid in pids if _title(pid, proc).startswith(begin))
+    return tuple(process(pid, proc) for pid in _pids(proc) if _title(pid, proc).startswith(begin))
+
+
+def runs(unit: str, proc: Path = PROC) -> bool:
+    """Given a systemd unit, say whether a process belongs to it."""
+    return any(unit_of(pid, proc) == unit for pid in _pids(proc))
+
+
+def _pids(proc: Path) -> list[int]:
+    return sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal())
 
 
 def _title(pid: int, proc: Path) -> str:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from staged_host import GIB, Card, Nvml, model, pci_device
 
-from kimisvc.deploy.preflight import CHECKS, examine, inspect
+from kimisvc.deploy.inspection import Inspection
+from kimisvc.deploy.preflight import CHECKS, examine
+from kimisvc.host.gpu import survey
 from kimisvc.records import (
     HardwareSettings,
     Installation,
@@ -22,8 +24,6 @@ from kimisvc.records import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from kimisvc.deploy.inspection import Inspection
 
 GPUS = 8
 OVER_PCIE = {(a, b, 2): 5 for a in range(GPUS) for b in range(a + 1, GPUS)}
@@ -43,7 +43,7 @@ class Host:
     )
 
     def inspected(self) -> Inspection:
-        return inspect(self.profile, self.place, self.root, self.nvml)
+        return Inspection(self.profile, self.place, survey(self.nvml), self.root)
 
     def all(self) -> tuple[Problem, ...]:
         return tuple(p for found in examine(self.inspected()) for p in found.problems)

@@ -152,6 +152,12 @@ def test_memory_that_nobody_is_named_for(host: Host) -> None:
     assert "gpu-memory-utilization = 0.92 takes 87.9 GiB and 65.6 are free" in said
 
 
+def test_memory_of_our_own_service_where_nvml_names_no_process(host: Host) -> None:
+    process(host.root / "proc", 9, "python3", "kimisvc-kimi.service")
+    host.card(1, used=90 * GIB)
+    assert host.ask("GPU processes") == []
+
+
 def test_what_the_driver_holds_itself_is_no_process(host: Host) -> None:
     host.card(1, used=GIB // 2)
     host.args({"gpu-memory-utilization": 1.0})

@@ -248,6 +248,12 @@ def test_processes_by_the_title_they_gave_themselves(tmp_path: Path) -> None:
     assert [one.pid for one in processes.titled(("MINE",), tmp_path)] == [6]
 
 
+def test_whether_a_unit_has_a_process(tmp_path: Path) -> None:
+    process(tmp_path, 40, "python3", "kimisvc-kimi.service")
+    assert processes.runs("kimisvc-kimi.service", tmp_path)
+    assert not processes.runs("kimisvc-kimi-gate.service", tmp_path)
+
+
 def test_a_process_without_a_title_is_called_as_its_command(tmp_path: Path) -> None:
     process(tmp_path, 8, "ktransformers", title="/opt/venv/bin/python3")
     assert str(processes.process(8, tmp_path)) == "ktransformers (PID 8)"
