@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -238,8 +239,8 @@ def test_anything_is_adopted_as_toml_or_refused_in_words(
     look = Lookup(read=lambda _: f"#!/bin/sh\n{file}", program=lambda name, _: f"/v/{name}")
     text = "[Service]\n" + "\n".join(f"{key}={value}" for key, value in unit)
     for adopt in (
-        lambda: adopt_command([start + line], look, shipped_knowledge()),
-        lambda: adopt_unit(read_unit("a@b.service", [UnitText("/a", text)]), look, None),
+        partial(adopt_command, [start + line], look, shipped_knowledge()),
+        partial(adopt_unit, read_unit("a@b.service", [UnitText("/a", text)]), look, None),
     ):
         try:
             assert tomllib.loads(adopt().text)["schema"] == 1

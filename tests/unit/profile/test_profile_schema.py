@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.profile.schema import schema, text
 from kimisvc.profile.settings import SETTINGS, TABLES, Setting
@@ -63,6 +64,7 @@ KNOWLEDGE = VllmKnowledge(
     },
     frozenset({"VLLM_LOG_STATS_INTERVAL"}),
 )
+IDS = ["alone", "with a vLLM", "with the newest"]
 GOOD = {"schema": 1, "vllm": {"executable": "/opt/vllm/bin/vllm", "model": "/srv/m"}}
 
 
@@ -71,13 +73,13 @@ def problems(document: object, knowledge: VllmKnowledge | None = None) -> list[s
     return [error.message for error in validator.iter_errors(document)]
 
 
-@pytest.mark.parametrize("knowledge", [None, KNOWLEDGE], ids=["alone", "with a vLLM"])
+@pytest.mark.parametrize("knowledge", [None, KNOWLEDGE, shipped_knowledge()], ids=IDS)
 def test_the_schema_is_one(knowledge: VllmKnowledge | None) -> None:
     jsonschema.Draft7Validator.check_schema(schema(knowledge))
     jsonschema.Draft4Validator.check_schema(schema(knowledge))
 
 
-@pytest.mark.parametrize("knowledge", [None, KNOWLEDGE], ids=["alone", "with a vLLM"])
+@pytest.mark.parametrize("knowledge", [None, KNOWLEDGE, shipped_knowledge()], ids=IDS)
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_profile_is_valid(path: Path, knowledge: VllmKnowledge | None) -> None:
     assert problems(tomllib.loads(path.read_text()), knowledge) == []
