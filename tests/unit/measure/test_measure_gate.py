@@ -271,11 +271,14 @@ def test_an_unsteady_server_around_the_floor_is_inconclusive() -> None:
         ({"fault": "stall", "fault_after": 5}, VerdictKind.FAIL, "stopped in the middle"),
         ({"fault": "error", "fault_after": 5}, VerdictKind.FAIL, "EngineCore encountered"),
         ({"fault": "drop", "fault_after": 5}, VerdictKind.FAIL, "the connection ended"),
+        ({"fault": "no_done"}, VerdictKind.FAIL, "the stream ended without [DONE]"),
         ({"fault": "not_json", "fault_after": 5}, VerdictKind.INCONCLUSIVE, "not vLLM's"),
         ({"error_status": 500}, VerdictKind.FAIL, "a server error"),
         ({"error_status": 400}, VerdictKind.INCONCLUSIVE, "refused"),
         ({"error_status": 401}, VerdictKind.INCONCLUSIVE, "Unauthorized"),
         ({"error_status": 404}, VerdictKind.INCONCLUSIVE, "refused"),
+        ({"error_status": 403}, VerdictKind.INCONCLUSIVE, "refused"),
+        ({"error_status": 502}, VerdictKind.FAIL, "a server error"),
         ({"error_status": 302}, VerdictKind.INCONCLUSIVE, "refused"),
     ],
 )
@@ -366,6 +369,20 @@ def test_required_reasoning_is_found_where_it_is_and_missed_where_it_is_not() ->
     proof = proof_of(profile(gate=gate))
     assert proof.verdict.kind is VerdictKind.FAIL
     assert "no reasoning came" in proof.verdict.reason
+
+
+@pytest.mark.parametrize("spelling", ["reasoning", "reasoning_content"])
+def test_an_answer_that_never_leaves_the_reasoning_is_found_there_only(spelling: str) -> None:
+    thinks = {
+        "reasoning": "The capital is Paris.",
+        "default_answer": "",
+        "reasoning_field": spelling,
+    }
+    inside = GoldenQuestion("capital?", "Paris", Where.REASONING)
+    assert proof_of(profile(inside, gate=FAST), **thinks).verdict.kind is VerdictKind.PASS
+    proof = proof_of(profile(PARIS, gate=FAST), **thinks)
+    assert proof.verdict.kind is VerdictKind.FAIL
+    assert "expected 'Paris' in the content, got ''" in proof.verdict.reason
 
 
 def test_a_golden_question_can_look_into_the_reasoning() -> None:

@@ -44,6 +44,14 @@ def test_a_captured_chat_starts_at_its_first_word_and_ends_with_its_last_token()
     assert said.finish_reason == "stop"
 
 
+def test_a_captured_completion_without_token_ids_starts_at_its_first_text() -> None:
+    said = answer(events("completions.sse"))
+    assert said.finish_reason == "length"
+    assert said.completion_tokens == said.chunks
+    assert said.first_tokens is None
+    assert said.ttft_s == pytest.approx(0.1)
+
+
 def test_running_totals_on_every_chunk_are_not_added_up() -> None:
     said = answer(events("completions.continuous.sse"))
     assert said.completion_tokens == 4
@@ -93,6 +101,22 @@ def test_reasoning_starts_the_clock_in_every_spelling_and_is_read_once(delta: An
     assert said.content == "42"
 
 
+@pytest.mark.parametrize("spelling", ["reasoning", "reasoning_content"])
+def test_an_answer_of_nothing_but_reasoning_is_an_answer(spelling: str) -> None:
+    said = answer(
+        [
+            (0.5, chat(role="assistant", content="")),
+            (1.0, chat(**{spelling: "Hm", "content": None})),
+            (1.5, chat(**{spelling: ", 42", "content": None})),
+            (2.0, chat("length", **{spelling: "."})),
+            (2.0, usage(3)),
+        ]
+    )
+    assert (said.reasoning, said.content) == ("Hm, 42.", "")
+    assert (said.ttft_s, said.last_at - said.first_at) == pytest.approx((1.0, 1.0))
+    assert said.chunks == 3
+
+
 def test_chunks_without_choices_do_no_harm() -> None:
     stream = [(0.1, {"choices": []}), (0.2, {"choices": None}), (0.3, {}), *even_stream(3, 10.0)]
     assert answer(stream).completion_tokens == 3
@@ -112,6 +136,18 @@ def test_an_error_inside_a_stream_is_told_in_the_servers_words() -> None:
     error = {"message": "EngineCore is dead", "type": "InternalServerError", "code": 500}
     came = broken([(0.5, token()), (0.6, {"error": error})])
     assert came == Broken(Trouble.STREAM_ERROR, "EngineCore is dead")
+
+
+def test_an_error_may_be_the_first_thing_a_stream_says() -> None:
+    assert broken([(0.1, {"error": "Unauthorized"})]) == Broken(
+        Trouble.STREAM_ERROR, "Unauthorized"
+    )
+
+
+def test_a_whole_answer_on_a_connection_that_then_breaks_was_cut_off() -> None:
+    lost = KimisvcError("connection-lost", "the stream ended without [DONE]")
+    came = broken([*even_stream(3, 10.0), (1.0, lost)])
+    assert came == Broken(Trouble.CUT_OFF, "the stream ended without [DONE]")
 
 
 def test_a_stream_without_a_finish_was_cut_off() -> None:
