@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "system"))
+sys.path[:0] = [str(HERE / "system"), str(HERE / "unit" / "measure")]
 
 from conftest import Box, why_not  # noqa: E402 - found only after the line above
+from measure_coverage import figures  # noqa: E402 - as above
 from stage import Stage, set_the_stage  # noqa: E402 - as above
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def request_seconds(stage: Stage) -> float:
 def main() -> None:
     """Print every figure that can be measured here, and say which cannot and why."""
     commands_here()
+    sys.stdout.writelines(f"{line}\n" for line in figures())
     reason = why_not("system")
     if reason:
         sys.stdout.write(f"left out: status, apply, gate: {reason}\n")

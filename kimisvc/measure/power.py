@@ -15,7 +15,7 @@ POWER = 0.8
 """How likely the further starts have to settle it."""
 MOST = 1000
 """More starts than this nobody makes; the answer stays here."""
-_WIDTHS = 400  # points of the average: a thousandth of accuracy
+_WIDTHS = 100  # points of the average: good to a thousandth or two
 
 
 def further_starts(

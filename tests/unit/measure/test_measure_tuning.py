@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kimisvc.measure.comparison import StartFigure
@@ -44,7 +44,6 @@ class Played:
     stop: Stop
     starts: list[str] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
-    dearest_back: float = 0.0
 
 
 def play(plan: Plan, outcomes: dict[str, list[Trial]]) -> Played:
@@ -225,6 +224,7 @@ luck = st.lists(st.lists(trials, min_size=1, max_size=5), min_size=4, max_size=4
 )
 
 
+@settings(deadline=None)
 @given(plans, luck)
 def test_any_search_ends_within_its_budget_and_under_its_risk(
     plan: Plan, outcomes: dict[str, list[Trial]]
@@ -242,6 +242,7 @@ def test_any_search_ends_within_its_budget_and_under_its_risk(
     assert played.stop.winner in {"", *played.starts}
 
 
+@settings(deadline=None)
 @given(named, luck, st.sampled_from(Risk))
 def test_a_target_met_by_the_first_is_exactly_one_start(
     candidates: tuple[Candidate, ...], outcomes: dict[str, list[Trial]], risk: Risk
@@ -255,6 +256,7 @@ def test_a_target_met_by_the_first_is_exactly_one_start(
     assert played.stop == Stop(Why.TARGET_MET, order[0].name)
 
 
+@settings(deadline=None)
 @given(plans, luck)
 def test_without_exploring_nothing_is_started_twice(
     plan: Plan, outcomes: dict[str, list[Trial]]
@@ -263,6 +265,7 @@ def test_without_exploring_nothing_is_started_twice(
     assert len(set(played.starts)) == len(played.starts)
 
 
+@settings(deadline=None)
 @given(plans, luck)
 def test_what_was_said_before_holds(plan: Plan, outcomes: dict[str, list[Trial]]) -> None:
     told, played = expected(plan), play(plan, outcomes)
