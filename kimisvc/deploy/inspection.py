@@ -100,9 +100,7 @@ def visible(gpus: tuple[gpu.Gpu, ...], env: Mapping[str, str]) -> Iterator[gpu.G
         return
     for entry in (part.strip() for part in wanted.split(",")):
         found = [
-            one
-            for one in gpus
-            if entry and (str(one.index) == entry or one.uuid.startswith(entry or "-"))
+            one for one in gpus if entry and (str(one.index) == entry or one.uuid.startswith(entry))
         ]
         if len(found) != 1:
             return

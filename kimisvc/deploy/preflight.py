@@ -76,3 +76,5 @@ def _ask(check: Check, about: Inspection) -> tuple[Problem, ...]:
         return tuple(check(about))
     except KimisvcError as error:
         return (Problem(error.message),)
+    except OSError as error:  # a disk that fails, a folder that goes while it is read
+        return (Problem(f"{error.filename}: {error.strerror}"),)

@@ -9,11 +9,12 @@ import pytest
 from staged_host import Card, Nvml
 
 from kimisvc.cli import doctor as command
+from kimisvc.cli import doors
 from kimisvc.cli.main import main
 from kimisvc.deploy.inspection import Finding, warning
 from kimisvc.deploy.preflight import CHECKS
 from kimisvc.host import gpu
-from kimisvc.records import Problem
+from kimisvc.records import Installation, Problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +28,13 @@ def profile(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def box(monkeypatch: pytest.MonkeyPatch) -> None:
+def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A box with systemd, two GPUs, and nothing applied."""
     found = gpu.survey(Nvml(Card(), Card(says={"nvmlDeviceGetCurrPcieLinkWidth": 8})))
     monkeypatch.setattr(gpu, "survey", lambda _=None: found)
     monkeypatch.setattr(command, "_systemd", lambda: Finding("systemd", (), "257.1"))
-    monkeypatch.setattr(command, "_applied", lambda: None)
+    place = Installation(tmp_path / "kimisvc", tmp_path / "units", tmp_path / "state")
+    monkeypatch.setattr(doors, "installation", lambda: place)
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -112,3 +114,30 @@ def test_what_stands_in_the_way_ends_it_and_a_warning_does_not(
     done, out = call(capsys)
     assert done == status
     assert row in out
+
+
+@pytest.mark.usefixtures("box")
+@pytest.mark.parametrize(
+    ("instances", "target", "words"),
+    [
+        (("one", "two"), "generations/0001", "this box has the instances one, two"),
+        (("kimi",), "elsewhere", "kimi/current"),
+    ],
+)
+def test_what_is_applied_may_be_unclear_and_the_box_is_shown_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    instances: tuple[str, ...],
+    target: str,
+    words: str,
+) -> None:
+    for name in instances:
+        folder = tmp_path / "state" / name
+        folder.mkdir(parents=True)
+        (folder / "current").symlink_to(target)
+    status = main(["doctor"])
+    out, err = capsys.readouterr()
+    assert status == 0
+    assert "box      GPUs     2, driver" in out
+    assert words in err
+    assert err.rstrip().endswith("looking at the box alone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,15 +33,24 @@ def test_everything_that_is_wrong_is_told_at_once(host: Host) -> None:
     assert keys == {"vllm.executable", "vllm.model", "hardware.gpus", "hardware.ram_gib"}
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        HostError("file-error", "/dev/shm: Input/output error"),
+        OSError(errno.EIO, "Input/output error", "/dev/shm"),
+    ],
+)
 def test_a_door_that_fails_costs_only_its_check(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def broken(_: Inspection) -> list[Problem]:
-        raise HostError("file-error", "/dev/shm: Input/output error")
+        raise error
 
-    checks = (("broken", broken), *preflight.CHECKS)
-    monkeypatch.setattr(preflight, "CHECKS", checks)
-    assert [problem.message for problem in host.all()] == ["/dev/shm: Input/output error"]
+    monkeypatch.setattr(preflight, "CHECKS", (("broken", broken), *preflight.CHECKS))
+    host.hardware(ram_gib=90_000)
+    assert [problem.message for problem in host.all()] == [
+        "/dev/shm: Input/output error", "needs 90000 GiB of memory, this box has 1100.0",
+    ]  # fmt: skip
 
 
 def test_a_finding_refuses_by_its_errors_alone() -> None:
