@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _SERVICE = "Service"
 _ENVIRONMENT = ("Environment", "EnvironmentFile", "UnsetEnvironment", "PassEnvironment")
+_NO_ASSIGNMENT = (
+    "systemd ignores it: no NAME=value. Blanks in a value need quotes around the whole, a comment "
+    "a line of its own"
+)
 _YES = ("yes", "true", "on", "1", "y", "t")
 _MISPLACED = ("StartLimitIntervalSec", "StartLimitInterval", "StartLimitBurst")
 
@@ -53,19 +57,13 @@ def take_unit(unit: Unit, scene: Scene) -> Launch:
 def _take_environment(unit: Unit, scene: Scene, known: Mapping[str, str]) -> None:
     """systemd.exec(5): files come after Environment=, and win."""
     for value in unit.all("Environment"):
-        try:
-            found, ignored = unit_words.assignments(value, known)
-        except ValueError as error:
-            name = value.partition("=")[0].strip("\"' ")
-            scene.draft.unclear(f"Environment={shown(name)}=...", str(error))
-            continue
-        for name, text in found.items():
+        read = unit_words.assignments(value, known)
+        for name, text in read.found.items():
             scene.export(name, text)
-        if ignored:
+        if read.ignored or read.problem:
+            words = " ".join(word if shown(word) == word else "..." for word in read.ignored)
             scene.draft.unclear(
-                f"Environment=... {shown(' '.join(ignored))}",
-                "systemd ignores it: no NAME=value. Blanks in a value need quotes around "
-                "the whole, a comment a line of its own",
+                f"Environment=... {shown(words)}".rstrip(), read.problem or _NO_ASSIGNMENT
             )
     for value in unit.all("EnvironmentFile"):
         _take_file(value, scene, known)

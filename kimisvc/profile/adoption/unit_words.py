@@ -8,10 +8,12 @@ EnvironmentFile=. What systemd ignores with a warning is ignored here, and told.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _BLANKS = " \t\n\r"
 _SIMPLE = dict(zip("abfnrtv\\\"'s", "\a\b\f\n\r\t\v\\\"' ", strict=True))
@@ -23,24 +25,32 @@ _ESCAPED_IN_FILE = '"\\`$'
 _BACKSLASH = "\\"
 
 
-def words(value: str) -> list[str]:
-    """Given a value that is a list of words, return them with quotes and escapes resolved.
+class Escapes(Enum):
+    """What a backslash before a character that needs none does: stay, or spoil the rest."""
 
-    An escape that is none stays as it is. Raise ValueError for an open quote.
+    RELAXED = "relaxed"
+    STRICT = "strict"
+
+
+def words(value: str, escapes: Escapes = Escapes.RELAXED) -> Iterator[str]:
+    """Given a value that is a list of words, yield them with quotes and escapes resolved.
+
+    Raise ValueError for an open quote, and for an escape that is none where
+    those are strict; the words before it were good, as they are to systemd.
     """
-    found: list[str] = []
     parts: list[str] = []
     quote, at, begun = "", 0, False
     while at < len(value):
         char = value[at]
         at += 1
         if not quote and char in _BLANKS:
-            found += ["".join(parts)] if begun else []
+            if begun:
+                yield "".join(parts)
             parts, begun = [], False
             continue
         begun = True
         if char == _BACKSLASH and at < len(value):
-            text, at = _escape(value, at)
+            text, at = _escape(value, at, escapes)
             parts.append(text)
         elif char == quote:
             quote = ""
@@ -50,15 +60,18 @@ def words(value: str) -> list[str]:
             parts.append(char)
     if quote:
         raise ValueError(f"a quote ({quote}) is opened and not closed")
-    return [*found, "".join(parts)] if begun else found
+    if begun:
+        yield "".join(parts)
 
 
-def _escape(value: str, at: int) -> tuple[str, int]:
+def _escape(value: str, at: int, escapes: Escapes) -> tuple[str, int]:
     """Given what follows a backslash, return the text it stands for and where to read on."""
     simple = _SIMPLE.get(value[at])
     if simple is not None:
         return simple, at + 1
     coded = _CODED.match(value, at)
+    if coded is None and escapes is Escapes.STRICT:
+        raise ValueError(f"\\{value[at]} is no escape: a backslash is written \\\\")
     if coded is None:
         return _BACKSLASH + value[at], at + 1
     if coded[1]:
@@ -88,20 +101,36 @@ def specifiers(text: str, known: Mapping[str, str]) -> str:
     return _SPECIFIER.sub(expanded, text)
 
 
-def assignments(value: str, known: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Given the value of an Environment=, return what it sets, and what systemd ignores of it.
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """What an Environment= sets, the words of it that systemd ignores, and why ("": no NAME=value)."""
 
-    Raise ValueError where systemd ignores all of it.
-    """
+    found: dict[str, str]
+    ignored: list[str]
+    problem: str = ""
+
+
+def assignments(value: str, known: Mapping[str, str]) -> Assignments:
+    """Given the value of an Environment=, return what it sets, word by word, as far as it is read."""
     found: dict[str, str] = {}
     ignored: list[str] = []
-    for word in words(value):
-        name, equals, text = specifiers(word, known).partition("=")
-        if equals and _NAME.fullmatch(name):
-            found[name] = text
-        else:
-            ignored.append(word)
-    return found, ignored
+    problem = ""
+    try:
+        for word in words(value, Escapes.STRICT):
+            name, equals, text = word.partition("=")
+            try:
+                name, text = specifiers(name, known), specifiers(text, known)
+            except ValueError as error:
+                ignored.append(word)
+                problem = str(error)
+                continue
+            if equals and _NAME.fullmatch(name):
+                found[name] = text
+            else:
+                ignored.append(word)
+    except ValueError as error:
+        return Assignments(found, ignored, f"from there on systemd ignores it: {error}")
+    return Assignments(found, ignored, problem)
 
 
 def command_words(value: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -124,13 +153,13 @@ def expand(
 ) -> list[str]:
     """Given the words of a command after its program, return them with variables in place.
 
-    $NAME as a word of its own is split at blanks, ${NAME} stays one, $$ is $;
-    any other $ is itself. `asked` is told of each name.
+    $NAME as a word of its own is split at blanks, whatever NAME is; ${NAME}
+    stays one; $$ is $; any other $ is itself. `asked` is told of each name.
     """
     result: list[str] = []
     for word in found:
         name = word[1:]
-        if word.startswith("$") and _NAME.fullmatch(name):
+        if word.startswith("$") and name[:1] not in ("$", "{"):
             asked(name)
             result += words(variables.get(name, ""))
         else:
@@ -190,7 +219,8 @@ def _file_value(rest: str) -> tuple[str, str]:
         if char == _BACKSLASH:
             following = rest[at : at + 1]
             plain = not quote or following in _ESCAPED_IN_FILE
-            value += "" if following == "\n" else following if plain else char + following
+            joined = following == "\n" and quote != "'"
+            value += "" if joined else following if plain else char + following
             at += 1
             kept, may_open = len(value), False
         elif char == quote:
