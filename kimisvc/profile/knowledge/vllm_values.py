@@ -6,6 +6,7 @@ What argparse would refuse is refused; what it would misread is named.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -118,9 +119,10 @@ def _single(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Itera
 
 
 def _is_number(value: ArgValue) -> bool:
-    return (
-        re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", str(value), re.IGNORECASE) is not None
-    )
+    try:
+        return math.isfinite(float(str(value)))
+    except ValueError:
+        return False
 
 
 def _whole(option: VllmOption, value: ArgValue) -> str:

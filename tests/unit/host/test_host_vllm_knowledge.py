@@ -1,0 +1,245 @@
+"""Asking a vLLM what it knows: a made-up package in an environment as pip leaves it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kimisvc.host.vllm_binary import cache_folder, knowledge
+from kimisvc.records import KnownFrom, OptionKind, VariableReading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STAND_IN = Path(__file__).parents[2] / "fake_vllm" / "vllm"
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root asks as another")
+
+FILES = {
+    "__init__.py": "import os\n__version__ = f'9.9.9+asked.by.{os.geteuid()}'\n",
+    "platforms/__init__.py": (
+        "class current_platform:\n    @staticmethod\n    def is_unspecified(): return False\n"
+    ),
+    "utils/__init__.py": "",
+    "utils/argparse_utils.py": (
+        "import argparse\nclass FlexibleArgumentParser(argparse.ArgumentParser): pass\n"
+    ),
+    "entrypoints/__init__.py": "",
+    "entrypoints/cli/__init__.py": "",
+    "entrypoints/cli/serve.py": (
+        "class Serve:\n"
+        "    def subparser_init(self, commands):\n"
+        "        print('noise on stdout')\n"
+        "        parser = commands.add_parser('serve')\n"
+        "        parser.add_argument('--size', '-s', type=int, default=1, help='How large. Or not.')\n"
+        "        return parser\n"
+        "def cmd_init(): return [Serve()]\n"
+    ),
+    "envs.py": (
+        "import os\n"
+        "environment_variables = {\n"
+        "    'VLLM_X': lambda: bool(int(os.environ['VLLM_X'])),\n"
+        "    'CUDA_HOME': lambda: None,\n"
+        "}\n"
+    ),
+}
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that nobody may look into as well, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def environment(place: Path, **files: str) -> Path:
+    """Make an environment with a vLLM 9.9.9; `files` replace some of its own."""
+    packages = place / "lib" / "python3.11" / "site-packages"
+    (packages / "vllm-9.9.9.dist-info").mkdir(parents=True)
+    written = {**FILES, **{name.replace("__", "/") + ".py": text for name, text in files.items()}}
+    for name, text in written.items():
+        file = packages / "vllm" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    program = place / "bin" / "vllm"
+    program.parent.mkdir()
+    (place / "bin" / "python3").symlink_to(Path(sys.executable).resolve())
+    program.write_text(f"#!{place}/bin/python3\nraise SystemExit(9)\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_what_a_vllm_tells(place: Path) -> None:
+    known = knowledge(environment(place), None)
+    assert known is not None
+    assert known.known_from is KnownFrom.ASKED
+    assert list(known.options) == ["size"]
+    size = known.options["size"]
+    assert (size.kind, size.aliases, size.default, size.help) == (
+        OptionKind.INTEGER, ("s",), "1", "How large.",
+    )  # fmt: skip
+    assert known.variables == {"VLLM_X"}
+    assert known.readings["VLLM_X"].reads is VariableReading.SWITCH
+
+
+@as_root
+def test_root_asks_as_nobody(place: Path) -> None:
+    known = knowledge(environment(place), None)
+    assert known is not None
+    assert known.version == "9.9.9+asked.by.65534"
+
+
+@as_root
+def test_what_nobody_may_not_read_its_owner_is_asked_for(place: Path) -> None:
+    program = environment(place)
+    for path in (place, *place.rglob("*")):
+        os.chown(path, 12345, 12345, follow_symlinks=False)
+    place.chmod(0o700)
+    known = knowledge(program, None)
+    assert known is not None
+    assert known.version == "9.9.9+asked.by.12345"
+
+
+@as_root
+def test_what_root_alone_may_read_is_not_asked(place: Path) -> None:
+    program = environment(place)
+    place.chmod(0o700)
+    assert knowledge(program, None) is None
+
+
+def test_asking_sees_no_secret_and_leaves_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    envs = (
+        "import os\nfrom pathlib import Path\n"
+        "assert 'HF_TOKEN' not in os.environ\n"
+        "(Path.home() / 'litter').write_text('x')\n"
+        "assert os.getcwd() == os.environ['HOME']\n"
+        "environment_variables = {'VLLM_X': lambda: os.environ['HOME']}\n"
+    )
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    assert knowledge(environment(place, envs=envs), None) is not None
+    left = {p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("kimisvc-ask-")}
+    assert left <= before
+    assert list(place.rglob("__pycache__")) == []
+
+
+def test_it_is_asked_once(place: Path, tmp_path: Path) -> None:
+    program = environment(place)
+    first = knowledge(program, tmp_path / "cache")
+    (place / "bin" / "python3").unlink()  # no way to ask again
+    assert first is not None
+    assert knowledge(program, tmp_path / "cache") == first
+    assert knowledge(program, tmp_path / "other") is None
+
+
+def test_another_installation_is_asked_again(place: Path, tmp_path: Path) -> None:
+    program = environment(place)
+    assert knowledge(program, tmp_path) is not None
+    packages = place / "lib" / "python3.11" / "site-packages"
+    (packages / "vllm_some_plugin-1.0.dist-info").mkdir()
+    os.utime(packages, (1, 1))
+    (place / "bin" / "python3").unlink()
+    assert knowledge(program, tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"executable": 1}', "[" * 100000])
+def test_a_broken_answer_is_asked_for_again(place: Path, tmp_path: Path, text: str) -> None:
+    program = environment(place)
+    known = knowledge(program, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    good = kept.read_text()
+    kept.write_text(text)
+    assert knowledge(program, tmp_path) == known
+    assert kept.read_text() == good
+
+
+def test_an_answer_of_another_form_is_asked_for_again(place: Path, tmp_path: Path) -> None:
+    program = environment(place)
+    known = knowledge(program, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(kept.read_text().replace('"INTEGER"', '"ODD"'))
+    assert knowledge(program, tmp_path) == known
+
+
+@as_root
+def test_an_answer_of_another_user_is_not_believed(place: Path, tmp_path: Path) -> None:
+    program = environment(place)
+    known = knowledge(program, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(kept.read_text().replace("How large.", "planted"))
+    os.chown(kept, 12345, 12345)
+    assert knowledge(program, tmp_path) == known
+
+
+def test_a_link_in_the_cache_is_not_followed(place: Path, tmp_path: Path) -> None:
+    program = environment(place)
+    known = knowledge(program, tmp_path / "cache")
+    (kept,) = (tmp_path / "cache").iterdir()
+    kept.rename(tmp_path / "elsewhere")
+    kept.symlink_to(tmp_path / "elsewhere")
+    assert knowledge(program, tmp_path / "cache") == known
+    assert not kept.is_symlink()
+
+
+def test_a_cache_that_cannot_be_written_is_no_harm(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    if os.geteuid():  # pragma: no cover - the own folder would take it
+        return
+    assert knowledge(environment(place), tmp_path / "file" / "cache") is not None
+
+
+@pytest.mark.parametrize(
+    "envs",
+    [
+        "raise RuntimeError('no driver')\n",
+        "raise SystemExit(0)\n",
+        "import os\nos.abort()\n",
+        "environment_variables = None\n",
+        "print('kimisvc-vllm-knowledge {')\nraise SystemExit(0)\n",
+        "print('kimisvc-vllm-knowledge [1]')\nraise SystemExit(0)\n",
+    ],
+)
+def test_a_vllm_that_cannot_tell(place: Path, tmp_path: Path, envs: str) -> None:
+    assert knowledge(environment(place, envs=envs), tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_vllm_that_takes_too_long(place: Path) -> None:
+    program = environment(place, envs="import time\ntime.sleep(1000)\n")
+    assert knowledge(program, None, timeout=0.5) is None
+
+
+def test_where_there_is_no_vllm_nothing_is_known(tmp_path: Path) -> None:
+    assert knowledge(tmp_path / "nope", tmp_path) is None
+    assert knowledge(tmp_path, tmp_path) is None
+    assert knowledge(STAND_IN, tmp_path) is None
+    program = environment(tmp_path / "env")
+    shutil.rmtree(tmp_path / "env" / "lib")
+    assert knowledge(program, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/c", "HOME": "/h"}, "/c/kimisvc"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/kimisvc"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/h"}, "/h/.cache/kimisvc"),
+    ],
+)
+def test_where_answers_are_kept(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], folder: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert cache_folder() == Path(folder)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert cache_folder() == Path("/var/cache/kimisvc")

@@ -1,0 +1,175 @@
+"""The questions a vLLM is asked, put to parsers and readers made up here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kimisvc.host.vllm_questions import first_sentence, options, variables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def optional_type(return_type: Callable[[str], Any]) -> Callable[[str], Any]:
+    """As vLLM has it: what it converts to lies in a closure."""
+
+    def _optional_type(value: str) -> Any:
+        return None if value in ("", "None") else return_type(value)
+
+    return _optional_type
+
+
+def human_readable_int(value: str) -> int:
+    return int(value)
+
+
+def human_readable_int_or_auto(value: str) -> int:
+    return int(value)
+
+
+def union_dict_and_str(value: str) -> Any:
+    return value
+
+
+class EnableDisable(argparse.BooleanOptionalAction):
+    """As vLLM 0.33 has it: a second opposite, and help hides the first."""
+
+    def __init__(self, option_strings: list[str], dest: str, **rest: Any) -> None:
+        super().__init__(option_strings, dest, **rest)
+        inverse = option_strings[0].replace("--enable-", "--disable-")
+        self.negative_option_strings = {inverse}
+        self.option_strings = [*self.option_strings, inverse]
+
+
+def asked(*names: str, **rest: Any) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument(*names, **rest)
+    (row,) = options(parser)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("convert", "kind"),
+    [
+        (int, "INTEGER"),
+        (float, "NUMBER"),
+        (str, "TEXT"),
+        (None, "TEXT"),
+        (json.loads, "JSON"),
+        (human_readable_int, "SIZE"),
+        (union_dict_and_str, "JSON_OR_TEXT"),
+    ],
+)
+def test_kinds(convert: Any, kind: str) -> None:
+    assert asked("--x", type=convert)["kind"] == kind
+    if convert:
+        row = asked("--x", type=optional_type(convert))
+        assert (row["kind"], row["unset"]) == (kind, True)
+
+
+def test_a_length_has_words_beside_numbers() -> None:
+    row = asked("--max-model-len", type=human_readable_int_or_auto)
+    assert (row["kind"], row["choices"]) == ("SIZE", ["auto", "-1"])
+
+
+def test_names_long_and_short() -> None:
+    row = asked("--gpu-memory", "--device-memory", "-gm", type=float, default=0.92)
+    assert row["name"] == "gpu-memory"
+    assert row["aliases"] == ["device-memory", "gm"]
+    assert row["short"] == ["gm"]
+    assert row["default"] == "0.92"
+
+
+def test_flags_and_their_opposites() -> None:
+    assert "negatives" not in asked("--headless", action="store_true")
+    assert asked("--x", action=argparse.BooleanOptionalAction)["negatives"] == ["no-x"]
+    row = asked("--enable-x", action=EnableDisable)
+    assert row["negatives"] == ["no-enable-x", "disable-x"]
+    assert row["kind"] == "FLAG"
+
+
+def test_choices() -> None:
+    assert asked("--x", choices=["a", "b", None])["choices"] == ["a", "b"]
+    folding = asked("--x", choices=["a_b"], type=lambda v: v.lower().replace("-", "_"))
+    assert folding["choice_rule"] == "ANY_CASE"
+    known = asked("--x", metavar=("a", "b"), nargs=2)
+    assert (known["choices"], known["choice_rule"]) == (["a", "b"], "OPEN")
+
+
+@pytest.mark.parametrize(
+    "rest", [{"nargs": "+"}, {"nargs": "*"}, {"nargs": 2}, {"action": "append"}]
+)
+def test_several_values(rest: dict[str, Any]) -> None:
+    assert asked("--x", **rest)["many"] is True
+
+
+def test_help_and_positionals_are_no_options() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model_tag")
+    parser.add_argument("-v", "--version", action="version", version="1")
+    assert options(parser) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, ""),
+        (argparse.SUPPRESS, ""),
+        ("\n\nAPI docs: x", ""),
+        ("One. Two.", "One."),
+        ("One\nline 50%% long.\n\nMore", "One line 50% long."),
+        ("In v0.33.0 it goes, e.g. here. - x", "In v0.33.0 it goes, e.g. here."),
+    ],
+)
+def test_the_first_sentence_of_a_help(text: str | None, sentence: str) -> None:
+    assert first_sentence(text) == sentence
+
+
+# ---------------------------------------------------------------- variables
+
+
+def _get() -> str:
+    return os.environ["VLLM_X"]
+
+
+def _chosen(*words: str, fold: Callable[[str], str] = str) -> Callable[[], str]:
+    def read() -> str:
+        if fold(_get()) not in words:
+            raise ValueError(f"Invalid value '{_get()}' for VLLM_X. Valid options: {list(words)}.")
+        return _get()
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("read", "row"),
+    [
+        (lambda: bool(int(_get())), ["SWITCH"]),
+        (lambda: _get() == "1", ["ONE"]),
+        (lambda: _get().lower() in ("1", "true"), ["TRUE"]),
+        (lambda: _get().lower() == "true", ["ONLY_TRUE"]),
+        (lambda: _get() != "0", ["NOT_ZERO"]),
+        (lambda: int(_get()), ["INTEGER"]),
+        (lambda: float(_get()), ["NUMBER"]),
+        (lambda: json.loads(_get())["a"], ["TEXT"]),
+        (lambda: _get().split(","), ["TEXT"]),
+        (_chosen("spawn", "fork"), ["CHOICE", "spawn", "fork"]),
+        (_chosen("high", "low", fold=str.lower), ["WORD", "high", "low"]),
+        (lambda: [_chosen("a", "b", "a,b")()], ["TEXT"]),
+    ],
+)
+def test_how_a_variable_is_read(read: Callable[[], Any], row: list[str]) -> None:
+    assert variables({"VLLM_X": read}) == {"VLLM_X": row}
+
+
+def test_asking_changes_no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_X", "kept")
+    monkeypatch.delenv("VLLM_Y", raising=False)
+    assert set(variables({"VLLM_X": _get, "VLLM_Y": _get, "HOME": _get})) == {"VLLM_X", "VLLM_Y"}
+    assert os.environ["VLLM_X"] == "kept"
+    assert "VLLM_Y" not in os.environ

@@ -1,0 +1,314 @@
+"""How a model is divided among GPUs, by its config.json and by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kimisvc.profile.knowledge.models import model_findings
+from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.loader import load
+from kimisvc.records import (
+    ArgValue,
+    GateSettings,
+    HardwareSettings,
+    KnownFrom,
+    Profile,
+    Severity,
+    VllmKnowledge,
+    VllmSettings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kimisvc.profile.problems import Finding
+
+PROFILES = Path(__file__).parents[3] / "profiles"
+NEWEST = shipped_knowledge()
+ASKED = replace(NEWEST, known_from=KnownFrom.ASKED)
+
+MINIMAX = {
+    "model_type": "minimax_m2",
+    "num_attention_heads": 48,
+    "num_local_experts": 256,
+    "intermediate_size": 1536,
+    "max_position_embeddings": 196608,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}
+KIMI = {
+    "model_type": "kimi_k25",
+    "text_config": {
+        "num_attention_heads": 64,
+        "n_routed_experts": 384,
+        "moe_intermediate_size": 2048,
+        "intermediate_size": 18432,
+        "max_position_embeddings": 262144,
+        "rope_scaling": {
+            "type": "yarn",
+            "factor": 64.0,
+            "original_max_position_embeddings": 4096,
+        },
+        "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}},
+    },
+}
+
+
+def found(
+    model: str,
+    config: Mapping[str, object] | None = None,
+    gpus: int = 0,
+    vllm: VllmKnowledge | None = None,
+    **args: Any,
+) -> list[Finding]:
+    profile = Profile(
+        "p",
+        VllmSettings("/v/bin/vllm", model),
+        args={key.replace("_", "-"): value for key, value in args.items()},
+        hardware=HardwareSettings(gpus=gpus),
+    )
+    return list(model_findings(profile, config, vllm))
+
+
+def only(model: str, config: Mapping[str, object] | None = None, **rest: Any) -> Finding:
+    (finding,) = found(model, config, **rest)
+    return finding
+
+
+@pytest.mark.parametrize("path", sorted(PROFILES.glob("*.toml")), ids=lambda p: p.stem)
+def test_every_shipped_profile_fits_its_model(path: Path) -> None:
+    findings = model_findings(load(path, PROFILES), None)
+    assert [f for f in findings if f.severity is Severity.ERROR] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [
+        ("/srv/models/MiniMax-M2.5", None),
+        ("MiniMaxAI/MiniMax-M2.5", None),
+        ("/srv/models/minimax_m2.5_fp8/", None),
+        ("/srv/models/any-name", MINIMAX),
+    ],
+)
+def test_case_26_minimax_in_fp8_is_not_cut_into_eight(
+    model: str, config: Mapping[str, object] | None
+) -> None:
+    finding = only(model, config, tensor_parallel_size=8)
+    assert finding.path == ("args", "tensor-parallel-size")
+    assert "1536 / 8 = 192 is not a multiple of 128" in finding.message
+    assert "not divisible" in finding.message
+    assert finding.message.endswith("enable-expert-parallel = true or tensor-parallel-size = 4")
+    assert finding.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("model", "args"),
+    [
+        ("/m/MiniMax-M2.5", {"tensor_parallel_size": 8, "enable_expert_parallel": True}),
+        ("/m/MiniMax-M2.5", {"tensor_parallel_size": 4}),
+        ("/m/MiniMax-M2.5", {}),
+        ("/m/MiniMax-M2.5-NVFP4", {"tensor_parallel_size": 8}),
+        ("/m/MiniMax-M2.5-AWQ", {"tensor_parallel_size": 8}),
+        ("/m/MiniMax-M1", {"tensor_parallel_size": 8}),
+    ],
+)
+def test_ways_to_serve_minimax(model: str, args: dict[str, Any]) -> None:
+    assert found(model, **args) == []
+
+
+def test_data_parallel_ranks_cut_experts_as_well() -> None:
+    finding = only("/m", MINIMAX, tensor_parallel_size=4, data_parallel_size=2)
+    assert finding.message.endswith("Write enable-expert-parallel = true")
+
+
+def test_a_size_that_is_not_divisible_at_all() -> None:
+    config = {**MINIMAX, "num_attention_heads": 50}
+    finding = only("/m", config, tensor_parallel_size=5)
+    assert "1536 of the experts is not divisible by 5" in finding.message
+
+
+def test_a_dense_model_has_blocks_too() -> None:
+    config = {**MINIMAX, "num_local_experts": 0, "model_type": ""}
+    finding = only("/m", config, tensor_parallel_size=8, enable_expert_parallel=True)
+    assert finding.message.endswith("Write tensor-parallel-size = 4")
+
+
+def test_blocks_as_compressed_tensors_writes_them() -> None:
+    weights = {"type": "float", "num_bits": 8, "block_structure": [128, 128]}
+    quantization = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"weights": weights}},
+    }
+    config = {**MINIMAX, "quantization_config": quantization}
+    assert "192 is not a multiple" in only("/m", config, tensor_parallel_size=8).message
+    weights["num_bits"] = 4
+    assert found("/m", config, tensor_parallel_size=8) == []
+
+
+def test_the_config_goes_before_the_name() -> None:
+    config = {**MINIMAX, "quantization_config": {"quant_method": "awq"}}
+    assert found("/m/MiniMax-M2.5", config, tensor_parallel_size=8) == []
+
+
+def test_kimi_divides_by_eight() -> None:
+    assert found("/m/Kimi-K2.5", KIMI, tensor_parallel_size=8, max_model_len=262144) == []
+
+
+def test_heads_are_not_divided_unevenly() -> None:
+    finding = only("/m", KIMI, tensor_parallel_size=6)
+    assert finding.message == "the model's 64 attention heads cannot be divided by 6. 4 would do"
+
+
+@pytest.mark.parametrize("length", [262145, "300k", "1M"])
+def test_a_context_longer_than_the_model_can(length: ArgValue) -> None:
+    finding = only("/m", KIMI, max_model_len=length)
+    assert "more than the 262144 tokens" in finding.message
+    assert finding.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("length", [262144, "256K", "auto", -1, "256k"])
+def test_a_context_the_model_can(length: ArgValue) -> None:
+    assert found("/m", KIMI, max_model_len=length) == []
+
+
+def test_a_longer_context_may_be_asked_for() -> None:
+    assert found("/m", KIMI, max_model_len=10**6, hf_overrides={"rope_parameters": {}}) == []
+    profile = Profile(
+        "p",
+        VllmSettings("/v", "/m"),
+        args={"max-model-len": 10**6},
+        env={"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"},
+    )
+    assert list(model_findings(profile, KIMI)) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"text_config": 3, "num_attention_heads": "64", "max_position_embeddings": True},
+        {"quantization_config": {"quant_method": "fp8", "weight_block_size": [0, "x"]},
+         "intermediate_size": 1536},
+        {"quantization_config": {"config_groups": {"a": 3}}, "intermediate_size": -1},
+        {"rope_scaling": {"factor": "64"}, "max_position_embeddings": 8192},
+    ],
+)  # fmt: skip
+def test_a_config_that_is_odd_says_nothing(config: Mapping[str, object]) -> None:
+    assert found("/m", config, tensor_parallel_size=6, max_model_len=4096) == []
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+@pytest.mark.parametrize(
+    ("gpus", "args", "severity", "words"),
+    [
+        (8, {"tensor_parallel_size": 16}, Severity.ERROR, "takes 16 GPUs, but"),
+        (
+            8,
+            {"tensor_parallel_size": 8, "pipeline_parallel_size": 2},
+            Severity.ERROR,
+            "tensor-parallel-size 8 x pipeline-parallel-size 2 takes 16 GPUs",
+        ),
+        (8, {"tensor_parallel_size": 4, "data_parallel_size": 4}, Severity.ERROR, "takes 16"),
+        (8, {"tensor_parallel_size": 4}, Severity.WARNING, "takes 4 of the 8 GPUs"),
+        (8, {}, Severity.WARNING, "takes 1 of the 8 GPUs"),
+    ],
+)
+def test_ranks_that_do_not_fit_the_gpus(
+    gpus: int, args: dict[str, Any], severity: Severity, words: str
+) -> None:
+    finding = only("/m", gpus=gpus, **args)
+    assert words in finding.message
+    assert finding.severity is severity
+
+
+@pytest.mark.parametrize(
+    ("gpus", "args"),
+    [
+        (8, {"tensor_parallel_size": 8}),
+        (8, {"tensor_parallel_size": 2, "pipeline_parallel_size": 2, "data_parallel_size": 2}),
+        (8, {"tensor_parallel_size": 8, "data_parallel_size": 2, "data_parallel_size_local": 1}),
+        (8, {"tensor_parallel_size": 16, "nnodes": 2}),
+        (0, {"tensor_parallel_size": 16}),
+    ],
+)
+def test_ranks_that_fit(gpus: int, args: dict[str, Any]) -> None:
+    assert found("/m", gpus=gpus, **args) == []
+
+
+def test_context_parallel_ranks_divide_the_tensor_parallel_ones() -> None:
+    args: dict[str, Any] = {"tensor_parallel_size": 8, "decode_context_parallel_size": 3}
+    assert "3 does not divide tensor-parallel-size 8" in only("/m", **args).message
+    assert found("/m", **{**args, "decode_context_parallel_size": 4}) == []
+
+
+# ---------------------------------------------------------------- parsers
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "parser", "right"),
+    [
+        ("/m/Kimi-K2.5", "tool-call-parser", "hermes", '"kimi_k2"'),
+        ("/m/Kimi-K2.5", "reasoning-parser", "deepseek_r1", '"kimi_k2"'),
+        ("/m/MiniMax-M2.5", "reasoning-parser", "minimax_m3", '"minimax_m2"'),
+        ("zai-org/GLM-5-FP8", "tool-call-parser", "hermes", '"glm47"'),
+        ("openai/gpt-oss-120b", "tool-call-parser", "hermes", '"openai"'),
+    ],
+)
+def test_a_parser_of_another_family(model: str, option: str, parser: str, right: str) -> None:
+    args: dict[str, Any] = {option: parser, "enable-auto-tool-choice": True}
+    if option != "tool-call-parser":
+        del args["enable-auto-tool-choice"]
+    finding = only(model, **args)
+    assert right in finding.message
+    assert finding.severity is Severity.WARNING
+
+
+def test_the_family_is_seen_in_the_config_too() -> None:
+    finding = only("/m/our-model", KIMI, reasoning_parser="glm45")
+    assert "not for Kimi-K2" in finding.message
+
+
+def test_a_parser_that_does_not_exist() -> None:
+    finding = only("/m", reasoning_parser="kimi_k22")
+    assert finding.message.endswith("Did you mean kimi_k2?")
+    assert finding.severity is Severity.ERROR
+    assert only("/m", reasoning_parser="zzzzz").severity is Severity.WARNING
+    assert only("/m", vllm=ASKED, reasoning_parser="zzzzz").severity is Severity.ERROR
+    assert found("/m", reasoning_parser="zzzzz", reasoning_parser_plugin="/x.py") == []
+
+
+def test_tool_choice_needs_a_parser_and_a_parser_needs_tool_choice() -> None:
+    assert only("/m", enable_auto_tool_choice=True).severity is Severity.ERROR
+    finding = only("/m", tool_call_parser="hermes")
+    assert finding.severity is Severity.WARNING
+    assert "enable-auto-tool-choice = true" in finding.message
+
+
+def test_a_gate_on_reasoning_needs_its_parser() -> None:
+    profile = Profile("p", VllmSettings("/v", "/m"), gate=GateSettings(require_reasoning=True))
+    (finding,) = model_findings(profile, None)
+    assert finding.path == ("gate", "require_reasoning")
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def test_gguf_needs_an_old_vllm_or_a_plug_in() -> None:
+    assert "vllm-gguf-plugin" in only("/m/GLM-5-Q4.gguf").message
+    assert only("/m/GLM-5-Q4.gguf").severity is Severity.WARNING
+    assert only("unsloth/GLM-5-GGUF:Q4", vllm=ASKED).severity is Severity.ERROR
+    assert only("/m/x", load_format="gguf").path == ("vllm", "model")
+    assert found("/m/GLM-5-Q4.gguf", vllm=replace(ASKED, version="0.23.0")) == []
+    loader = replace(ASKED.options["load-format"], choices=("auto", "gguf"))
+    plugged = replace(ASKED, options={**ASKED.options, "load-format": loader})
+    assert found("/m/GLM-5-Q4.gguf", vllm=plugged) == []
+
+
+def test_an_encoder_that_is_left_out_has_no_mode() -> None:
+    finding = only("/m", language_model_only=True, mm_encoder_tp_mode="data")
+    assert finding.severity is Severity.WARNING

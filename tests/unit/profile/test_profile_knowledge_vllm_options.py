@@ -1,0 +1,200 @@
+"""Names in [args], judged by a made-up vLLM and by the table that ships."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kimisvc.profile.knowledge.vllm_history import REMOVED
+from kimisvc.profile.knowledge.vllm_options import option_findings
+from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm_variables import variable_findings
+from kimisvc.profile.loader import load
+from kimisvc.records import (
+    ArgValue,
+    KnownFrom,
+    OptionKind,
+    Profile,
+    Severity,
+    VllmKnowledge,
+    VllmOption,
+    VllmSettings,
+)
+
+if TYPE_CHECKING:
+    from kimisvc.profile.problems import Finding
+
+PROFILES = Path(__file__).parents[3] / "profiles"
+NEWEST = shipped_knowledge()
+ASKED = replace(NEWEST, known_from=KnownFrom.ASKED)
+OLD = VllmKnowledge(
+    "0.15.1",
+    KnownFrom.ASKED,
+    {
+        "swap-space": VllmOption("swap-space", OptionKind.NUMBER),
+        "enable-x": VllmOption("enable-x", OptionKind.FLAG, negatives=("no-enable-x",)),
+    },
+    frozenset(),
+)
+
+
+def found(vllm: VllmKnowledge, **args: ArgValue) -> list[Finding]:
+    profile = Profile("p", VllmSettings("/v/bin/vllm", "/m"), args=named(args))
+    return list(option_findings(profile, vllm))
+
+
+def named(args: dict[str, ArgValue]) -> dict[str, ArgValue]:
+    return {key.replace("__", ".").replace("_", "-"): value for key, value in args.items()}
+
+
+def only(vllm: VllmKnowledge, **args: ArgValue) -> Finding:
+    (finding,) = found(vllm, **args)
+    return finding
+
+
+@pytest.mark.parametrize("path", sorted(PROFILES.glob("*.toml")), ids=lambda p: p.stem)
+def test_no_shipped_profile_has_an_unknown_setting(path: Path) -> None:
+    profile = load(path, PROFILES)
+    findings = [*option_findings(profile, NEWEST), *variable_findings(profile, NEWEST)]
+    assert [f for f in findings if f.severity is Severity.ERROR] == []
+
+
+def test_a_misspelled_option_is_told_with_the_right_one() -> None:
+    finding = only(NEWEST, tensor_paralel_size=8)
+    assert finding.path == ("args", "tensor-paralel-size")
+    assert finding.message.endswith("Did you mean tensor-parallel-size?")
+    assert finding.severity is Severity.ERROR
+
+
+def test_an_option_like_no_other_is_doubted_where_no_vllm_could_be_asked() -> None:
+    assert only(NEWEST, zzz_quux=1).severity is Severity.WARNING
+    assert only(ASKED, zzz_quux=1).severity is Severity.ERROR
+
+
+def test_an_option_of_a_newer_vllm_is_told_to_be_one() -> None:
+    message = only(OLD, moe_backend="marlin").message
+    assert "installed vLLM 0.15.1" in message
+    assert f"vLLM {NEWEST.version} has it" in message
+
+
+def test_case_25_swap_space_is_named_with_the_version_that_lost_it() -> None:
+    finding = only(NEWEST, swap_space=12)
+    assert "removed in vLLM 0.18" in finding.message
+    assert finding.severity is Severity.ERROR
+    assert found(OLD, swap_space=12) == []
+
+
+def test_what_was_removed_and_came_back_is_known() -> None:
+    assert found(NEWEST, disable_log_requests=True) == []
+    assert "removed in vLLM 0.17" in only(OLD, disable_log_requests=True).message
+
+
+@pytest.mark.parametrize("name", sorted(n for n in REMOVED if not n.isupper()))
+def test_a_removed_option_is_refused_and_what_it_became_is_known(name: str) -> None:
+    gone = REMOVED[name]
+    if name != "disable-log-requests":
+        assert f"was removed in vLLM {gone.removed_in}. {gone.instead}" in [
+            finding.message for finding in found(NEWEST, **{name: 1})
+        ]
+    meant = gone.instead.removeprefix("Write ").split(" ")[0]
+    if gone.instead.startswith("Write "):
+        assert meant in NEWEST.options
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [("tp", "tensor-parallel-size"), ("sc", "speculative-config"), ("q", "quantization")],
+)
+def test_short_forms_take_one_dash_and_are_refused(short: str, full: str) -> None:
+    assert (
+        only(NEWEST, **{short: 8}).message == f"is the short form -{short} of {full}. Write {full}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "owned"),
+    [("served-model", "--served-model-name"), ("api-ke", "--api-key"), ("por", "--port")],
+)
+def test_an_abbreviation_of_what_kimisvc_sets_is_refused(written: str, owned: str) -> None:
+    finding = only(NEWEST, **{written: "x"})
+    assert finding.message.startswith(f"would be read as {owned}, which ")
+    assert finding.severity is Severity.ERROR
+
+
+def test_any_other_abbreviation_is_told_in_full() -> None:
+    assert only(NEWEST, max_model="8k").message.endswith("Write max-model-len")
+    message = only(NEWEST, max_num=1).message
+    assert "max-num-seqs" in message
+    assert "max-num-batched-tokens" in message
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("gpu-memory-utilization", "device-memory-utilization"),
+        ("enable-prefix-caching", "disable-prefix-caching"),
+    ],
+)
+def test_two_names_of_one_option_are_one_too_many(first: str, second: str) -> None:
+    flag = NEWEST.options[first].kind is OptionKind.FLAG
+    value: ArgValue = True if flag else 0.9
+    message = only(NEWEST, **{first: value, second: value}).message
+    assert message == f"is the same option as {first}. Keep one of the two"
+
+
+def test_x_and_no_x_have_been_refused_before() -> None:
+    assert found(NEWEST, enable_prefix_caching=True, no_enable_prefix_caching=True) == []
+
+
+def test_two_fields_of_a_table_are_fine_but_not_beside_the_whole() -> None:
+    fields: dict[str, ArgValue] = {
+        "eplb-config.window-size": 1000,
+        "eplb-config.step-interval": 10,
+    }
+    profile = Profile("p", VllmSettings("/v", "/m"), args={
+        "eplb-config.window_size": 1000, "eplb-config.step_interval": 10,
+    })  # fmt: skip
+    assert list(option_findings(profile, NEWEST)) == []
+    both = replace(profile, args={"eplb-config": {"window_size": 1}, **profile.args})
+    first, second = option_findings(both, NEWEST)
+    assert "vLLM would take the fields alone" in first.message
+    assert second.path == ("args", "eplb-config.step_interval")
+    assert len(found(NEWEST, **fields)) == 2  # the fields have underscores
+
+
+def test_a_field_of_what_is_no_table() -> None:
+    message = only(NEWEST, **{"max-model-len.x": 1}).message
+    assert message.startswith("has a dot, but max-model-len takes a whole number")
+
+
+def test_a_misspelled_field() -> None:
+    args: dict[str, ArgValue] = {"speculative-config": {"num_speculative_token": 3}}
+    assert only(NEWEST, **args).message.endswith("Did you mean num_speculative_tokens?")
+    assert "Did you mean" in only(NEWEST, **{"compilation-config.cudagraph_mod": "NONE"}).message
+
+
+def test_a_flag_without_a_negative_cannot_be_false() -> None:
+    assert "no --no-disable-log-stats" in only(NEWEST, disable_log_stats=False).message
+    assert found(NEWEST, disable_log_stats=True) == []
+    assert found(NEWEST, enable_prefix_caching=False) == []  # case 23
+
+
+def test_a_negative_cannot_be_false() -> None:
+    assert only(OLD, no_enable_x=False).message == (
+        "would be written --no-no-enable-x. Write enable-x = true"
+    )
+    assert found(OLD, no_enable_x=True) == []
+
+
+def test_true_is_for_flags_only() -> None:
+    assert only(NEWEST, max_num_seqs=True).message == "takes a whole number, not true"
+
+
+def test_an_option_that_will_go_is_told() -> None:
+    finding = only(NEWEST, disable_cascade_attn=True)
+    assert finding.severity is Severity.WARNING
+    assert "deprecated" in finding.message
+    assert found(NEWEST, show_hidden_metrics_for_version="0.30") == []

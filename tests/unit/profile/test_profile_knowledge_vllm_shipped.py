@@ -1,0 +1,111 @@
+"""The table that ships, and what of it a wheel carries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kimisvc.profile.knowledge.option_risk import option_risk
+from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.records import (
+    ArgValue,
+    KnownFrom,
+    OptionKind,
+    Profile,
+    Risk,
+    VariableReading,
+    VllmKnowledge,
+    VllmSettings,
+)
+
+PROJECT = Path(__file__).parents[3]
+
+
+def test_the_table_is_that_of_the_newest() -> None:
+    known = shipped_knowledge()
+    assert (known.version, known.known_from) == ("0.33.0", KnownFrom.SHIPPED)
+    assert known.options["tensor-parallel-size"].short == ("tp",)
+    assert known.options["max-model-len"].kind is OptionKind.SIZE
+    assert known.options["enable-prefix-caching"].negatives == (
+        "no-enable-prefix-caching",
+        "disable-prefix-caching",
+    )
+    assert known.readings["VLLM_SKIP_P2P_CHECK"].reads is VariableReading.ONE
+    assert len(known.options) > 300
+    assert len(known.variables) > 300
+
+
+def test_it_is_read_when_first_wanted() -> None:
+    code = (
+        "import kimisvc.profile.knowledge.vllm_options as options; "
+        "print(options.shipped_knowledge.cache_info().misses)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
+
+
+def test_a_wheel_carries_every_file_of_the_package() -> None:
+    build = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"]["packages"] == ["kimisvc"]
+    assert "exclude" not in build["targets"]["wheel"]
+    assert (PROJECT / "kimisvc/profile/knowledge/vllm_table.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        [],
+        {},
+        {"version": "1", "options": [{}], "variables": {}},
+        {"version": "1", "options": [{"name": "x", "kind": "ODD"}], "variables": {}},
+        {"version": "1", "options": [], "variables": {"VLLM_X": ["ODD"]}},
+        {"version": "1", "options": 3, "variables": {}},
+        {"version": "1", "options": [], "variables": []},
+    ],
+)
+def test_what_is_of_another_form_is_no_knowledge(told: object) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        VllmKnowledge.of(told, KnownFrom.ASKED)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "risk"),
+    [
+        ("trust-remote-code", True, Risk.SAFE_ISH),
+        ("trust_remote_code", True, Risk.SAFE_ISH),
+        ("trust-remote-code", False, None),
+        ("enforce-eager", True, Risk.SAFE),
+        ("disable-custom-all-reduce", True, Risk.SAFE),
+        ("kv-cache-dtype", "auto", Risk.SAFE),
+        ("kv-cache-dtype", "fp8", Risk.SAFE_ISH),
+        ("kv-cache-dtype", "nvfp4", Risk.RISKY),
+        ("gpu-memory-utilization", 0.92, Risk.SAFE),
+        ("gpu-memory-utilization", 0.96, Risk.RISKY),
+        ("speculative-config", {"method": "mtp"}, Risk.SAFE_ISH),
+        ("speculative-config.method", "mtp", Risk.SAFE_ISH),
+        ("load-format", "safetensors", Risk.SAFE),
+        ("load-format", "fastsafetensors", Risk.SAFE_ISH),
+        ("load-format", "dummy", Risk.RISKY),
+        ("enable-sleep-mode", True, Risk.SAFE_ISH),
+        ("worker-cls", "a.B", Risk.RISKY),
+        ("max-model-len", 4096, None),
+    ],
+)
+def test_the_risk_of_an_option(name: str, value: ArgValue, risk: Risk | None) -> None:
+    judged = option_risk(name, value, Profile("p", VllmSettings("/v", "/m")))
+    assert (judged.risk if judged else None) is risk
+    if judged:
+        assert judged.why
+        assert judged.source.startswith("https://")
+
+
+def test_sleeping_is_risky_where_everybody_may_send_to_sleep() -> None:
+    profile = Profile("p", VllmSettings("/v", "/m"), env={"VLLM_SERVER_DEV_MODE": "1"})
+    judged = option_risk("enable-sleep-mode", value=True, profile=profile)
+    assert judged is not None
+    assert judged.risk is Risk.RISKY

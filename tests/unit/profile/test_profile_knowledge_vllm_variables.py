@@ -1,0 +1,172 @@
+"""VLLM_* in [env]: names that are ignored, and values that are misread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kimisvc.profile.knowledge.vllm_history import REMOVED
+from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm_variables import variable_findings
+from kimisvc.records import (
+    KnownFrom,
+    Profile,
+    Severity,
+    VariableReading,
+    VllmKnowledge,
+    VllmSettings,
+    VllmVariable,
+)
+
+if TYPE_CHECKING:
+    from kimisvc.profile.problems import Finding
+
+NEWEST = shipped_knowledge()
+
+
+def found(name: str, value: str, vllm: VllmKnowledge = NEWEST) -> list[Finding]:
+    return list(variable_findings(Profile("p", VllmSettings("/v", "/m"), env={name: value}), vllm))
+
+
+def only(name: str, value: str, vllm: VllmKnowledge = NEWEST) -> Finding:
+    (finding,) = found(name, value, vllm)
+    return finding
+
+
+@pytest.mark.parametrize("name", sorted(n for n in REMOVED if n.isupper()))
+def test_case_33_a_dead_variable_is_told_with_its_version(name: str) -> None:
+    finding = only(name, "1")
+    assert f"was removed in vLLM {REMOVED[name].removed_in}" in finding.message
+    assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "instead"),
+    [
+        ("VLLM_ATTENTION_BACKEND", "0.15", "attention-backend"),
+        ("VLLM_USE_FLASHINFER_MOE_FP4", "0.24", "moe-backend"),
+        ("VLLM_ENGINE_ITERATION_TIMEOUT_S", "0.32", "Leave it out"),
+        ("VLLM_TEST_FORCE_FP8_MARLIN", "0.29", 'moe-backend = "marlin"'),
+        ("VLLM_SLEEP_WHEN_IDLE", "0.18", "Leave it out"),
+        ("VLLM_NVFP4_GEMM_BACKEND", "0.24", "linear-backend"),
+    ],
+)
+def test_what_a_dead_variable_became(name: str, version: str, instead: str) -> None:
+    message = only(name, "1").message
+    assert version in message
+    assert instead in message
+
+
+def test_a_variable_that_is_read_by_the_old_vllm_that_runs_is_fine() -> None:
+    old = VllmKnowledge("0.14.1", KnownFrom.ASKED, {}, frozenset({"VLLM_ATTENTION_BACKEND"}))
+    assert found("VLLM_ATTENTION_BACKEND", "TRITON_MLA", old) == []
+
+
+def test_a_variable_of_a_newer_vllm() -> None:
+    old = VllmKnowledge("0.19.1", KnownFrom.ASKED, {}, frozenset({"VLLM_PORT"}))
+    message = only("VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC", "1", old).message
+    assert message.startswith("is ignored by the installed vLLM 0.19.1; vLLM 0.33.0 reads it")
+
+
+def test_a_misspelled_variable_is_an_error() -> None:
+    finding = only("VLLM_WORKER_MULTIPROC_METHODE", "spawn")
+    assert finding.message.endswith("Did you mean VLLM_WORKER_MULTIPROC_METHOD?")
+    assert finding.severity is Severity.ERROR
+
+
+def test_a_variable_like_no_other_is_doubted_unless_vllm_would_end_with_it() -> None:
+    assert only("VLLM_OF_SOME_PLUGIN", "1").severity is Severity.WARNING
+    strict = Profile(
+        "p",
+        VllmSettings("/v", "/m"),
+        args={"fail-on-environ-validation": True},
+        env={"VLLM_OF_SOME_PLUGIN": "1"},
+    )
+    (finding,) = variable_findings(strict, NEWEST)
+    assert finding.severity is Severity.ERROR
+
+
+def test_others_variables_are_not_judged() -> None:
+    assert found("NCCL_ALGO", "Ring") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_BATCH_INVARIANT", "0"),
+        ("VLLM_BATCH_INVARIANT", "1"),
+        ("VLLM_USE_MODELSCOPE", "true"),
+        ("VLLM_USE_MODELSCOPE", "False"),
+        ("VLLM_SKIP_P2P_CHECK", "0"),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "5400"),
+        ("VLLM_LOG_STATS_INTERVAL", "2.5"),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "spawn"),
+        ("VLLM_FLOAT32_MATMUL_PRECISION", "HIGH"),
+        ("VLLM_CACHE_ROOT", "/var/cache/vllm"),
+        ("VLLM_PORT", "29500"),
+        ("VLLM_HOST_IP", "10.0.0.1"),
+        ("VLLM_HOST_IP", "fd00::1"),
+    ],
+)
+def test_what_is_read_as_it_is_meant(name: str, value: str) -> None:
+    assert found(name, value) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("VLLM_BATCH_INVARIANT", "true", "ends vLLM at its start: it reads 0 for off, another"),
+        ("VLLM_BATCH_INVARIANT", "true", 'Write "1"'),
+        ("VLLM_BATCH_INVARIANT", "off", 'Write "0"'),
+        ("VLLM_BATCH_INVARIANT", "", "ends vLLM"),
+        ("VLLM_SKIP_P2P_CHECK", "true", "would be taken for off without a word"),
+        ("VLLM_NO_USAGE_STATS", "yes", 'Write "1"'),
+        ("VLLM_USE_MODELSCOPE", "yes", "would be taken for off"),
+        ("VLLM_USE_MODELSCOPE", "2", 'Write "0" or "1"'),
+        ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "1", 'Write "true"'),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "90min", "it reads a whole number"),
+        ("VLLM_LOG_STATS_INTERVAL", "10s", "it reads a number"),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "SPAWN", "it reads one of spawn, fork"),
+        ("VLLM_MARLIN_INPUT_DTYPE", "fp16", "it reads one of int8, fp8"),
+        ("VLLM_PORT", "tcp://10.0.0.1:8000", "service discovery"),
+        ("VLLM_PORT", "http", "ends vLLM"),
+        ("VLLM_HOST_IP", "10.0.0.1:8000", "takes an IP address"),
+        ("VLLM_HOST_IP", "0.0.0.0", "[vllm] host"),
+    ],
+)
+def test_what_is_misread(name: str, value: str, words: str) -> None:
+    finding = only(name, value)
+    assert words in finding.message
+    assert finding.severity is Severity.ERROR
+
+
+def test_zero_alone_is_off() -> None:
+    vllm = replace(
+        NEWEST,
+        variables=frozenset({"VLLM_X"}),
+        readings={"VLLM_X": VllmVariable(VariableReading.NOT_ZERO)},
+    )
+    assert "would be taken for on" in only("VLLM_X", "false", vllm).message
+    assert found("VLLM_X", "0", vllm) == []
+
+
+def test_the_port_of_the_api_is_not_vllms_own() -> None:
+    assert only("VLLM_PORT", "8000").severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1"),
+        ("VLLM_ALLOW_INSECURE_SERIALIZATION", "1"),
+        ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "true"),
+        ("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH", "1"),
+    ],
+)
+def test_what_is_not_for_production(name: str, value: str) -> None:
+    finding = only(name, value)
+    assert finding.message.endswith("Leave it out in production")
+    assert finding.severity is Severity.WARNING
+    assert found(name, "false" if value == "true" else "0") == []
