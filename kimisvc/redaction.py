@@ -76,7 +76,7 @@ _WORDS = (
     r"|(?:hf|hub|api|auth|access|bearer|refresh|session|id|github|gitlab)[_-]?token"
     r"|client[_-]?secret|password|passwd|passphrase|authorization)s?"
 )
-_NO_VALUE = r"(?!\s*(?:\[redacted|None\b|null\b|True\b|False\b|\[\]|''|\"\"))"
+_NO_VALUE = r"(?!\s*(?:\[redacted|\.{3}|None\b|null\b|True\b|False\b|\[\]|''|\"\"))"
 _ASSIGNED = re.compile(
     rf"(?i)(?<![A-Za-z0-9])(?P<name>{_WORDS})(?P<sign>['\"]?\s*[=:]\s*|\s+(?=['\"]))"
     rf"{_NO_VALUE}(?P<value>\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""

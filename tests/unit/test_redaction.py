@@ -113,6 +113,7 @@ def test_what_looks_like_a_secret_is_hidden_though_nobody_named_it(text: str, sh
         "(APIServer pid=7) INFO 11-30 08:42:31 [api_server.py:1] api_key=None, hf_token: None",
         "RuntimeError: CUDA error: out of memory; token budget 8192, max_num_batched_tokens=8192",
         "unexpected token: '}' at line 3", "eos_token='</s>' pad_token=None tokenizer=kimi",
+        "Write VLLM_API_KEY=... into the file; HF_TOKEN = ... too",
         "Loading safetensors checkpoint shards: 48% Completed | 31/64", "http://127.0.0.1:8000/v1",
         "KeyError: 'model.layers.0.mlp.gate.e_score_correction_bias'", "",
         "ValueError: load_format hf_transfer is not one of auto, safetensors",
