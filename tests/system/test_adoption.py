@@ -77,7 +77,8 @@ def told(unit: Unit, file: str) -> tuple[list[str] | None, dict[str, str]]:
     variables: dict[str, str] = {}
     for value in unit.all("Environment"):
         variables |= assignments(value, known).found
-    variables |= environment_file(file)[0]
+    if unit.all("EnvironmentFile"):  # the line before may go on over it
+        variables |= environment_file(file)[0]
     try:
         _, words = command_words(unit.last("ExecStart"), known)
         return expand(words[1:], variables, lambda _: None)[2:], variables

@@ -19,17 +19,23 @@ _BLANKS = " \t\n\r"
 _SIMPLE = dict(zip("abfnrtv\\\"'s", "\a\b\f\n\r\t\v\\\"' ", strict=True))
 _CODED = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
 _SPECIFIER = re.compile("%(.?)", re.DOTALL)
-_VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = re.compile(r"\$\$|\$\{([^}]*)(?:\}|\Z)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LINE_END = re.compile("[\r\n]")
 _ESCAPED_IN_FILE = '"\\`$'
 _BACKSLASH = "\\"
 
 
 class Escapes(Enum):
-    """What a backslash before a character that needs none does: stay, or spoil the rest."""
+    """What a backslash before a character that needs none does: stay, spoil the rest, or go.
+
+    LOOSE is how the value of a variable is split: no escape means anything
+    there, and a quote need not be closed.
+    """
 
     RELAXED = "relaxed"
     STRICT = "strict"
+    LOOSE = "loose"
 
 
 def words(value: str, escapes: Escapes = Escapes.RELAXED) -> Iterator[str]:
@@ -49,7 +55,10 @@ def words(value: str, escapes: Escapes = Escapes.RELAXED) -> Iterator[str]:
             parts, begun = [], False
             continue
         begun = True
-        if char == _BACKSLASH and at < len(value):
+        if char == _BACKSLASH and escapes is Escapes.LOOSE:
+            parts.append(value[at : at + 1])
+            at += 1
+        elif char == _BACKSLASH and at < len(value):
             text, at = _escape(value, at, escapes)
             parts.append(text)
         elif char == quote:
@@ -58,7 +67,7 @@ def words(value: str, escapes: Escapes = Escapes.RELAXED) -> Iterator[str]:
             quote = char
         else:
             parts.append(char)
-    if quote:
+    if quote and escapes is not Escapes.LOOSE:
         raise ValueError(f"a quote ({quote}) is opened and not closed")
     if begun:
         yield "".join(parts)
@@ -161,7 +170,7 @@ def expand(
         name = word[1:]
         if word.startswith("$") and name[:1] not in ("$", "{"):
             asked(name)
-            result += words(variables.get(name, ""))
+            result += words(variables.get(name, ""), Escapes.LOOSE)
         else:
             result.append(_VARIABLE.sub(lambda match: _braced(match, variables, asked), word))
     return result
@@ -172,6 +181,8 @@ def _braced(
 ) -> str:
     if match[0] == "$$":
         return "$"
+    if not match[0].endswith("}"):
+        return match[0]  # never closed: nothing after it is looked at
     asked(match[1])
     return variables.get(match[1], "")
 
@@ -183,13 +194,13 @@ def environment_file(text: str) -> tuple[dict[str, str], list[str]]:
     """
     found: dict[str, str] = {}
     ignored: list[str] = []
-    rest = text.replace("\r\n", "\n")
+    rest = text
     while rest:
         rest = rest.lstrip(_BLANKS)
         if rest[:1] in ("#", ";"):
             rest = _after_comment(rest)
             continue
-        line, _, _ = rest.partition("\n")
+        line = re.split(_LINE_END, rest, maxsplit=1)[0]
         name, equals, _ = line.partition("=")
         if not equals:
             ignored += [name.strip()] if name.strip() else []
@@ -205,7 +216,7 @@ def environment_file(text: str) -> tuple[dict[str, str], list[str]]:
 
 def _after_comment(rest: str) -> str:
     """A comment goes on over a backslash at the end of its line."""
-    comment = re.match(r"(?:[^\n\\]|\\.|\\\n)*\n?", rest, re.DOTALL)
+    comment = re.match(r"(?:[^\r\n\\]|\\.)*[\r\n]?", rest, re.DOTALL)
     return rest[comment.end() :] if comment else ""
 
 
@@ -216,16 +227,16 @@ def _file_value(rest: str) -> tuple[str, str]:
     while at < len(rest):
         char = rest[at]
         at += 1
-        if char == _BACKSLASH:
+        if char == _BACKSLASH and quote != "'":
             following = rest[at : at + 1]
             plain = not quote or following in _ESCAPED_IN_FILE
-            joined = following == "\n" and quote != "'"
-            value += "" if joined else following if plain else char + following
+            ends = following in ("\r", "\n")
+            value += "" if ends else following if plain else char + following
             at += 1
             kept, may_open = len(value), False
         elif char == quote:
             quote, may_open = "", True
-        elif not quote and char == "\n":
+        elif not quote and char in "\r\n":
             break
         elif may_open and not quote and char in "\"'":
             quote = char

@@ -102,7 +102,9 @@ def test_what_systemd_ignores_of_an_environment_or_fills_in_is_told(
     [
         ("P=s7@o8\\p=@us$0!", {"P": "s7@o8p=@us$0!"}, []),
         (r'P="a\"b\\c\d"', {"P": r'a"b\c\d'}, []),
-        (r"P='a\$b\\c'", {"P": r"a$b\c"}, []),
+        ("P=a\\\r\nQ=1", {"P": "a", "Q": "1"}, []),
+        (r"P='a\$b\\c'", {"P": r"a\$b\\c"}, []),
+        ("P='a\r\nb'", {"P": "a\r\nb"}, []),
         ("P=trailing  \r\nQ=2", {"P": "trailing", "Q": "2"}, []),
         ("P=a#b ;c", {"P": "a#b ;c"}, []),
         ("export P=x\nQ=1", {"Q": "1"}, ["export P"]),
@@ -131,6 +133,9 @@ def test_environment_file(text: str, found: dict[str, str], ignored: list[str]) 
         ("${D}", ["a 'b c'"]),
         ("$X x${X}y ${X}", ["xy", ""]),
         ("$$D a$D $$", ["$D", "a$D", "$"]),
+        ("${D$$ $$", ["${D$$", "$"]),
+        ("${no name}x", ["${no", "name}x"]),
+        ("$L", ["x", "y z"]),
         ("a $D$ $ $-x b", ["a", "b"]),
         ("'{\"a\": 1}'", ['{"a": 1}']),
         (r"a\ b \d", [r"a\ b", r"\d"]),
@@ -139,7 +144,7 @@ def test_environment_file(text: str, found: dict[str, str], ignored: list[str]) 
 def test_variables_in_a_command(line: str, found: list[str]) -> None:
     asked: list[str] = []
     _, (_, *rest) = command_words(f"/bin/x {line}", KNOWN)
-    assert expand(rest, {"D": "a 'b c'"}, asked.append) == found
+    assert expand(rest, {"D": "a 'b c'", "L": "\\x 'y z"}, asked.append) == found
     assert {"D", "X"} & set(asked) == set(re.findall(r"(?<![$a])\$\{?([DX])(?!\$)", line))
 
 
