@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Node = dict[str, Any]
 """One schema within the schema."""
 
-_CONTROL = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_CONTROL = r"\u0000-\u0008\u000a-\u001f\u007f-\u009f\u2028\u2029\ufdd0-\ufdef\ufffe\uffff"
 _UNITS = "us|usec|µs|μs|ms|msec|s|sec|seconds?|m|min|minutes?|h|hr|hours?|d|days?|w|weeks?"
 _SPAN = rf"[0-9]{{1,15}}(\.[0-9]{{1,15}})?\s*({_UNITS})"
 _DURATION = rf"^\s*({_SPAN}(\s*{_SPAN})*|[0-9]{{1,15}}(\.[0-9]{{1,15}})?)\s*$"
