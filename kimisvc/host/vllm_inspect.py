@@ -100,7 +100,18 @@ def _answer(output: str) -> Any:
     for line in output.splitlines():
         if line.startswith(MARK):
             try:
-                return json.loads(line.removeprefix(MARK))
-            except ValueError:
+                return _printable(json.loads(line.removeprefix(MARK)))
+            except (ValueError, RecursionError):
                 return None
     return None
+
+
+def _printable(told: Any) -> Any:
+    """Given what somebody else's code told, return it fit for a terminal."""
+    if isinstance(told, str):
+        return "".join(letter if letter.isprintable() else "?" for letter in told)
+    if isinstance(told, list):
+        return [_printable(item) for item in told]
+    if isinstance(told, dict):
+        return {_printable(name): _printable(item) for name, item in told.items()}
+    return told

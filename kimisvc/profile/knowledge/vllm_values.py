@@ -62,7 +62,9 @@ _RANGES: Mapping[str, _Range] = MappingProxyType(
 def value_findings(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
     """Given an option and a value that is not true or false, yield what is wrong with it."""
     if option.kind is OptionKind.FLAG:
-        yield Finding(path, f"takes {option.kind.value}. Write {option.name} = true or false")
+        yield Finding(
+            path, f"{shown(value)} is refused: it is on or off. Write {option.name} = true or false"
+        )
         return
     if isinstance(value, Mapping):
         if option.kind not in (OptionKind.JSON, OptionKind.JSON_OR_TEXT):
@@ -91,11 +93,7 @@ def field_findings(
     for field in fields:
         if not option.fields or field in option.fields:
             continue
-        from difflib import get_close_matches  # only a profile with a problem pays
-
-        near = get_close_matches(field.lower(), option.fields, 1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(option.fields)}"
-        yield Finding(path, f"has no field {shown(field)}. {hint}")
+        yield Finding(path, f"has no field {shown(field)}. {_meant(field, option.fields)}")
 
 
 def _single(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
@@ -218,21 +216,27 @@ def _chosen(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Itera
         word, known = _folded(word), tuple(_folded(choice) for choice in known)
     if word in known:
         return
-    from difflib import get_close_matches  # only a profile with a problem pays
-
-    near = get_close_matches(str(value).lower(), {c.lower(): c for c in option.choices}, 1)
-    meant = [choice for choice in option.choices if near and choice.lower() == near[0]]
-    if meant:
-        hint = f"Did you mean {shown(meant[0])}?"
-    else:
-        rest = len(option.choices) - _MANY_SHOWN
-        hint = f"There are: {', '.join(option.choices[:_MANY_SHOWN])}"
-        hint += f" and {rest} more" if rest > 0 else ""
+    hint = _meant(str(value), option.choices)
     if option.choice_rule is ChoiceRule.OPEN:
         message = f"{shown(value)} is not among those vLLM knows itself. {hint}"
         yield Finding(path, message, Severity.WARNING)
     else:
         yield Finding(path, f"{shown(value)} is not among the choices. {hint}")
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    """Given a word that is not among those known, return what was meant, or which there are."""
+    from difflib import get_close_matches  # only a profile with a problem pays
+
+    low = {other.lower(): other for other in known}
+    near = [name for name in low if word and name.startswith(word.lower())]
+    near = near or get_close_matches(word.lower(), low, 1)
+    if near and len(near) <= _MANY_SHOWN:
+        return f"Did you mean {' or '.join(low[name] for name in near)}?"
+    rest = len(known) - _MANY_SHOWN
+    return f"There are: {', '.join(known[:_MANY_SHOWN])}" + (
+        f" and {rest} more" if rest > 0 else ""
+    )
 
 
 def _folded(word: str) -> str:

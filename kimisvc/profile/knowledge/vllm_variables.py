@@ -102,11 +102,11 @@ def _misread(name: str, value: str, vllm: VllmKnowledge) -> str:
     variable = vllm.readings.get(name, VllmVariable())
     reads, ends = variable.reads, f"{shown(value)} ends vLLM at its start"
     if reads is VariableReading.SWITCH:
-        return "" if _whole(value) else f"{ends}: it reads {reads.value} here. {_write(value)}"
+        return "" if _whole(value) else f"{ends}: it is read as {reads.value}. {_write(value)}"
     if reads is VariableReading.INTEGER:
-        return "" if _whole(value) else f"{ends}: it reads {reads.value} here"
+        return "" if _whole(value) else f"{ends}: it is read as {reads.value}"
     if reads is VariableReading.NUMBER:
-        return "" if _float(value) else f"{ends}: it reads {reads.value} here"
+        return "" if _float(value) else f"{ends}: it is read as {reads.value}"
     if reads in (VariableReading.CHOICE, VariableReading.WORD):
         folds = reads is VariableReading.WORD
         known = [word.lower() if folds else word for word in variable.choices]
@@ -161,9 +161,11 @@ def _float(value: str) -> bool:
 def _port_number(value: str) -> str:
     if _whole(value):
         return ""
-    uri = "://" in value
-    why = "a service discovery may have set it to a URI. " if uri else ""
-    return f"{shown(value)} ends vLLM at its start: {why}it is the number of a port within vLLM"
+    why = ", and a service discovery seems to have set it to a URI" if "://" in value else ""
+    return (
+        f"{shown(value)} ends vLLM at its start: it is the first port of its own processes{why}. "
+        "Leave it out"
+    )
 
 
 def _host_ip(value: str) -> str:

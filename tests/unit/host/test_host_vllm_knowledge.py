@@ -226,6 +226,13 @@ def test_where_there_is_no_vllm_nothing_is_known(tmp_path: Path) -> None:
     assert knowledge(program, tmp_path) is None
 
 
+def test_what_it_tells_cannot_play_with_the_terminal(place: Path) -> None:
+    serve = FILES["entrypoints/cli/serve.py"].replace("How large.", "\\x1b[2JHow\\u2028large.")
+    known = knowledge(environment(place, entrypoints__cli__serve=serve), None)
+    assert known is not None
+    assert known.options["size"].help == "?[2JHow large."
+
+
 @pytest.mark.parametrize(
     ("variables", "folder"),
     [

@@ -12,7 +12,7 @@ from kimisvc.profile.knowledge.vllm_history import REMOVED
 from kimisvc.profile.knowledge.vllm_options import option_findings
 from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm_variables import variable_findings
-from kimisvc.profile.loader import load
+from kimisvc.profile.loader import check, load
 from kimisvc.records import (
     ArgValue,
     KnownFrom,
@@ -171,7 +171,7 @@ def test_a_field_of_what_is_no_table() -> None:
 
 
 def test_a_misspelled_field() -> None:
-    args: dict[str, ArgValue] = {"speculative-config": {"num_speculative_token": 3}}
+    args: dict[str, ArgValue] = {"speculative-config": {"num_speculativ_tokens": 3}}
     assert only(NEWEST, **args).message.endswith("Did you mean num_speculative_tokens?")
     assert "Did you mean" in only(NEWEST, **{"compilation-config.cudagraph_mod": "NONE"}).message
 
@@ -198,3 +198,13 @@ def test_an_option_that_will_go_is_told() -> None:
     assert finding.severity is Severity.WARNING
     assert "deprecated" in finding.message
     assert found(NEWEST, show_hidden_metrics_for_version="0.30") == []
+
+
+def test_case_24_an_option_and_its_value_are_two_things(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        'schema = 1\n[vllm]\nexecutable = "/v"\nmodel = "/m"\n[args]\n"--seed 1" = true\n'
+    )
+    (problem,) = check(file, PROFILES).problems
+    assert (problem.line, problem.severity) == (6, Severity.ERROR)
+    assert "not the name of an option" in problem.message

@@ -117,7 +117,11 @@ def test_what_is_read_as_it_is_meant(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("VLLM_BATCH_INVARIANT", "true", "ends vLLM at its start: it reads 0 for off, another"),
+        (
+            "VLLM_BATCH_INVARIANT",
+            "true",
+            "ends vLLM at its start: it is read as 0 for off, another",
+        ),
         ("VLLM_BATCH_INVARIANT", "true", 'Write "1"'),
         ("VLLM_BATCH_INVARIANT", "off", 'Write "0"'),
         ("VLLM_BATCH_INVARIANT", "", "ends vLLM"),
@@ -126,8 +130,8 @@ def test_what_is_read_as_it_is_meant(name: str, value: str) -> None:
         ("VLLM_USE_MODELSCOPE", "yes", "would be taken for off"),
         ("VLLM_USE_MODELSCOPE", "2", 'Write "0" or "1"'),
         ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "1", 'Write "true"'),
-        ("VLLM_ENGINE_READY_TIMEOUT_S", "90min", "it reads a whole number"),
-        ("VLLM_LOG_STATS_INTERVAL", "10s", "it reads a number"),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "90min", "it is read as a whole number"),
+        ("VLLM_LOG_STATS_INTERVAL", "10s", "it is read as a number"),
         ("VLLM_WORKER_MULTIPROC_METHOD", "SPAWN", "it reads one of spawn, fork"),
         ("VLLM_MARLIN_INPUT_DTYPE", "fp16", "it reads one of int8, fp8"),
         ("VLLM_PORT", "tcp://10.0.0.1:8000", "service discovery"),
