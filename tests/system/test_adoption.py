@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,3 +112,26 @@ def test_what_is_read_is_what_the_process_gets(sandbox: Box) -> None:
             differences.append(f"{unit}---\n{file!r}\n{seen} {arguments}\n{named} {wanted}")
     assert not differences, "\n\n".join(differences)
     assert len(got) > UNITS // 4
+
+
+def test_a_unit_by_its_name_is_asked_of_systemd(sandbox: Box) -> None:
+    unit = "[Service]\nUser=daemon\nExecStart=/v/vllm serve %i/m --api-key topsecret --seed 1\n"
+    drop_in = "[Service]\nTimeoutStartSec=7min\n"
+    folder = "/run/systemd/system"
+    files = {f"{folder}/mine@.service": unit, f"{folder}/mine@org.service.d/x.conf": drop_in}
+    sandbox.run("mkdir", "-p", f"{folder}/mine@org.service.d")
+    sandbox.run("python3", "-c", INSTALL, text=json.dumps(files))
+    sandbox.run("ln", "-sf", "/dev/null", f"{folder}/masked.service")
+    sandbox.run("systemctl", "daemon-reload")
+    done = sandbox.run("kimisvc", "import", "--unit", "mine@org", "--instance", "two")
+    found = tomllib.loads(done.stdout)
+    assert found["vllm"] | {"host": ""} == {"executable": "/v/vllm", "model": "org/m", "host": ""}
+    assert found["args"] == {"seed": 1}
+    assert found["service"]["load_timeout"] == "7min"
+    assert found["service"]["instance"] == "two"
+    assert "VLLM_API_KEY" in done.stderr
+    assert "topsecret" not in done.stdout + done.stderr
+    for name, words in (("nope", "no unit of that name"), ("masked", "is masked")):
+        refused = sandbox.run("kimisvc", "import", "--unit", name, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert words in refused.stderr
