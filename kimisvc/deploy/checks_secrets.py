@@ -153,7 +153,9 @@ def _whole(profile: Profile, found: Contents) -> Iterator[Problem]:
 
 def _line(one: Assignment) -> Iterator[tuple[Severity, str]]:
     """What keeps a line from being an assignment at all."""
-    if Oddity.NO_SIGN in one.oddities:
+    if Oddity.COMMENT_GOES_ON in one.oddities:
+        yield ERROR, "is a comment that ends in a backslash, so that the next line is part of it"
+    elif Oddity.NO_SIGN in one.oddities:
         yield ERROR, "is a line without =, which systemd skips. Write NAME=value, or # before it"
     elif one.name.startswith("\ufeff"):
         yield (

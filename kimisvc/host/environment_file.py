@@ -3,8 +3,8 @@ r"""Reads the file of an EnvironmentFile= as systemd does, and notes where it su
 systemd.exec(5), "EnvironmentFile=", names a file that looks like shell and is
 none: nothing is expanded, `export X=1` sets nothing, outside of quotes a
 backslash is lost, a quote that is not closed swallows all that follows. The
-states are those systemd 252 and 257 were seen to go through; a system test holds
-this reading against the real one.
+states are those systemd 252 was seen to go through; a system test holds this
+reading against the real one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Oddity(Enum):
     UNQUOTED_HASH = auto()
     EXPANSION = auto()
     NO_SIGN = auto()
+    COMMENT_GOES_ON = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +188,10 @@ class _Reader:
             self._state = _State.BEFORE_NAME
 
     def comment_escape(self, char: str) -> None:
-        del char
         self._state = _State.COMMENT
+        if char in LINE_ENDS:
+            odd = frozenset({Oddity.COMMENT_GOES_ON})
+            self.found.append(Assignment("", self._line, "", odd))
 
 
 _STEPS = {
@@ -209,7 +212,7 @@ def read(text: str) -> tuple[Assignment, ...]:
     """Given the text of an EnvironmentFile=, return what systemd reads in it, line by line.
 
     Also what it drops: an assignment whose `name` is no name of a variable, or
-    that has Oddity.NO_SIGN.
+    that has Oddity.NO_SIGN; and, without a name, a comment that swallows a line.
     """
     reader = _Reader()
     reader.feed(text)
