@@ -70,8 +70,11 @@ def import_(
 
     if bool(command) == (unit is not None):
         raise NothingToImportError("nothing-to-import", "say what: a COMMAND, or --unit UNIT")
-    if output is not None and not overwrite and files.exists(output):
-        raise KimisvcError("file-exists", f"{output} is there already", hint="add --overwrite")
+    if output is not None and files.exists(output):
+        if not output.is_file():  # a device would be replaced by a file, for everybody
+            raise KimisvcError("not-a-file", f"{output} is there, and is no plain file")
+        if not overwrite:
+            raise KimisvcError("file-exists", f"{output} is there already", hint="add --overwrite")
     adopted = _adopt(command, unit, instance or "")
     problems = _problems(adopted, str(output or NOT_SAVED))
     if output is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -57,6 +59,17 @@ def test_a_file_is_not_replaced_unless_told(
     assert file.read_text() == "precious"
     assert call(capsys, "import", GOOD, "-o", str(file), "--overwrite")[0] == 0
     assert tomllib.loads(file.read_text())["vllm"]["port"] == 8100
+
+
+def test_a_device_or_pipe_is_never_replaced(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    status, _, err = call(capsys, "import", GOOD, "-o", str(pipe), "--overwrite")
+    assert status == 1
+    assert "no plain file" in err
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
 
 
 def test_problems_of_the_original_are_named_and_it_is_printed_all_the_same(

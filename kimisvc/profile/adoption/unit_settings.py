@@ -25,6 +25,7 @@ _NO_ASSIGNMENT = (
     "systemd ignores it: no NAME=value. Blanks in a value need quotes around the whole, a comment "
     "a line of its own"
 )
+_SHELLS_WAY = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:[^}]*\}?")
 _YES = ("yes", "true", "on", "1", "y", "t")
 _MISPLACED = ("StartLimitIntervalSec", "StartLimitInterval", "StartLimitBurst")
 
@@ -143,6 +144,11 @@ def _started(unit: Unit, scene: Scene, known: Mapping[str, str]) -> Launch:
     if ";" in words:
         raise KimisvcError("several", f"ExecStart= of {unit.name} holds several commands (;)")
 
+    for word in words[1:]:
+        found = _SHELLS_WAY.search(word)
+        if found:
+            scene.draft.unclear(shown(found[0]), "is a shell's way to put in a variable, and reaches "
+                                "vLLM as it stands: systemd knows only ${NAME}")  # fmt: skip
     if ":" not in prefixes:
         words = [words[0], *unit_words.expand(words[1:], scene.variables, scene.used.add)]
     for name in sorted(scene.used - scene.variables.keys()):

@@ -19,7 +19,7 @@ _BLANKS = " \t\n\r"
 _SIMPLE = dict(zip("abfnrtv\\\"'s", "\a\b\f\n\r\t\v\\\"' ", strict=True))
 _CODED = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
 _SPECIFIER = re.compile("%(.?)", re.DOTALL)
-_VARIABLE = re.compile(r"\$\$|\$\{([^}]*)(?:\}|\Z)")
+_VARIABLE = re.compile(r"\$\$|\$\{([^}:]*)(?:[}:]|\Z)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LINE_END = re.compile("[\r\n]")
 _ESCAPED_IN_FILE = '"\\`$'
@@ -58,6 +58,8 @@ def words(value: str, escapes: Escapes = Escapes.RELAXED) -> Iterator[str]:
         if char == _BACKSLASH and escapes is Escapes.LOOSE:
             parts.append(value[at : at + 1])
             at += 1
+        elif char == _BACKSLASH and at == len(value) and escapes is Escapes.STRICT:
+            raise ValueError("a backslash ends it")
         elif char == _BACKSLASH and at < len(value):
             text, at = _escape(value, at, escapes)
             parts.append(text)
@@ -182,7 +184,7 @@ def _braced(
     if match[0] == "$$":
         return "$"
     if not match[0].endswith("}"):
-        return match[0]  # never closed: nothing after it is looked at
+        return match[0]  # never closed, or a shell's ${NAME:-other}: systemd leaves it as it is
     asked(match[1])
     return variables.get(match[1], "")
 

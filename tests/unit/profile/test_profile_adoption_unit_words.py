@@ -85,6 +85,7 @@ def test_environment(value: str, found: dict[str, str], ignored: list[str]) -> N
         ('A=1 "B=C%D" C=2', {"A": "1", "C": "2"}, "%D"),
         ("B=%H", {}, "%H"),
         ('A=1 "B=open', {"A": "1"}, "not closed"),
+        ("A=1 B=2\\", {"A": "1"}, "a backslash ends it"),
         (r"A=1 B=\d C=2", {"A": "1"}, r"\d is no escape"),
     ],
 )
@@ -134,6 +135,7 @@ def test_environment_file(text: str, found: dict[str, str], ignored: list[str]) 
         ("$X x${X}y ${X}", ["xy", ""]),
         ("$$D a$D $$", ["$D", "a$D", "$"]),
         ("${D$$ $$", ["${D$$", "$"]),
+        ("${D:-x}$$", ["${D:-x}$"]),
         ("${no name}x", ["${no", "name}x"]),
         ("$L", ["x", "y z"]),
         ("a $D$ $ $-x b", ["a", "b"]),
@@ -145,7 +147,7 @@ def test_variables_in_a_command(line: str, found: list[str]) -> None:
     asked: list[str] = []
     _, (_, *rest) = command_words(f"/bin/x {line}", KNOWN)
     assert expand(rest, {"D": "a 'b c'", "L": "\\x 'y z"}, asked.append) == found
-    assert {"D", "X"} & set(asked) == set(re.findall(r"(?<![$a])\$\{?([DX])(?!\$)", line))
+    assert {"D", "X"} & set(asked) == set(re.findall(r"(?<![$a])\$\{?([DX])(?![$:])", line))
 
 
 def test_prefixes_and_a_name_to_be_shown_under() -> None:
