@@ -102,7 +102,7 @@ def occupied(about: Inspection) -> Iterator[Problem]:
         for pid in foreign:
             who = processes.process(pid, about.proc)
             yield Problem(f"{who} computes on GPU {one.index} and is not part of {about.service}")
-        if not one.processes and not one.fault:
+        if not one.processes:
             yield from _held(about, one)
 
 
@@ -113,7 +113,7 @@ def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem]:
     NVML names no process at all.
     """
     share = option(about.profile, UTILIZATION)
-    if not isinstance(share, int | float) or isinstance(share, bool):
+    if not isinstance(share, int | float):
         return
     free, needed = one.memory - one.memory_used, share * one.memory
     if free + SLACK < needed and not processes.runs(about.service, about.proc):
@@ -129,7 +129,7 @@ def link(about: Inspection) -> Iterator[Problem]:
     """Yield a kind of connection that the profile is not for, as P2P states of NVML tell it."""
     wanted = about.profile.hardware.link
     chosen = {one.index for one in about.gpus()}
-    if wanted is Link.ANY or isinstance(about.survey, gpu.NoGpus):
+    if isinstance(about.survey, gpu.NoGpus):
         return
     pairs = [p for p in about.survey.pairs if {p.first, p.second} <= chosen]
     without = [f"{p.first}-{p.second}" for p in pairs if p.nvlink is False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,11 @@ def test_too_few_are_shown_to_cuda(host: Host) -> None:
 def test_a_gpu_that_is_too_small(host: Host) -> None:
     host.card(5, memory=48 * GIB)
     assert host.error("GPUs") == "GPU 5 (NVIDIA H200) has 48.0 GiB, 95 GiB are needed"
+
+
+def test_a_gpu_that_is_just_large_enough(host: Host) -> None:
+    host.card(5, memory=95 * GIB)
+    assert host.ask("GPUs") == []
 
 
 def test_a_gpu_that_is_not_asked_for_may_be_small(host: Host) -> None:
@@ -118,7 +124,7 @@ def test_a_node_that_the_service_may_not_use(host: Host) -> None:
 
 def test_a_process_on_a_gpu_is_named(host: Host) -> None:
     process(host.root / "proc", 4242, "ollama", "ollama.service")
-    host.card(2, pids=(4242,))
+    host.card(2, pids=(4242,), used=90 * GIB)
     assert host.error("GPU processes") == (
         "ollama (PID 4242, ollama.service) computes on GPU 2 and is not part of"
         " kimisvc-kimi.service"
@@ -150,6 +156,14 @@ def test_memory_that_nobody_is_named_for(host: Host) -> None:
     said = host.error("GPU processes")
     assert said.startswith("GPU 1: 30.0 GiB are held by a process that NVML does not name")
     assert "gpu-memory-utilization = 0.92 takes 87.9 GiB and 65.6 are free" in said
+
+
+def test_memory_that_is_held_is_not_judged_where_the_profile_does_not_say_what_it_takes(
+    host: Host,
+) -> None:
+    host.profile = replace(host.profile, args={})
+    host.card(1, used=30 * GIB)
+    assert host.ask("GPU processes") == []
 
 
 def test_memory_of_our_own_service_where_nvml_names_no_process(host: Host) -> None:
@@ -202,6 +216,11 @@ def test_nvlink_is_needed_and_not_there(host: Host) -> None:
     assert host.error("GPU link") == "needs NVLink; no NVLink joins GPUs 0-1, 0-2, 1-2"
 
 
+def test_two_gpus_are_one_pair(host: Host) -> None:
+    host.hardware(link=Link.NVLINK, gpus=2)
+    assert host.error("GPU link") == "needs NVLink; no NVLink joins GPUs 0-1"
+
+
 def test_a_profile_for_pcie_on_a_box_with_nvlink(host: Host) -> None:
     host.nvml.p2p = {}
     said = host.warning("GPU link")
@@ -209,6 +228,18 @@ def test_a_profile_for_pcie_on_a_box_with_nvlink(host: Host) -> None:
         "is tuned for GPUs over PCIe; NVLink joins GPUs 0-1, 0-2, 0-3, 0-4, 0-5, 0-6 and 22 more"
         " pairs"
     )
+
+
+@pytest.mark.parametrize("link", [Link.ANY, Link.NVLINK])
+def test_nvlink_where_it_is_needed_or_all_the_same(host: Host, link: Link) -> None:
+    host.nvml.p2p = {}
+    host.hardware(link=link)
+    assert host.ask("GPU link") == []
+
+
+def test_any_link_over_pcie(host: Host) -> None:
+    host.hardware(link=Link.ANY)
+    assert host.ask("GPU link") == []
 
 
 @pytest.mark.parametrize("link", list(Link))

@@ -82,6 +82,8 @@ def test_the_port_is_taken_by_a_real_socket(host: Host) -> None:
 def test_a_user_that_is_not_there(host: Host) -> None:
     host.service(user="no-such-user")
     assert host.error("user") == "there is no user no-such-user on this box"
+    host.service(user="root")
+    assert host.ask("user") == []
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,8 @@ def test_a_full_disk(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     assert state.message.startswith("only 3 MiB are free where ")
     assert (state.severity.value, cache.severity.value) == ("error", "warning")
     assert str(host.root / "var" / "cache" / "kimisvc" / "kimi") in cache.message
+    host.hardware(gpus=0)
+    assert host.ask("disk") == [state]
 
 
 def test_more_open_files_than_the_kernel_allows(host: Host) -> None:
