@@ -55,12 +55,7 @@ def words(value: str, escapes: Escapes = Escapes.RELAXED) -> Iterator[str]:
             parts, begun = [], False
             continue
         begun = True
-        if char == _BACKSLASH and escapes is Escapes.LOOSE:
-            parts.append(value[at : at + 1])
-            at += 1
-        elif char == _BACKSLASH and at == len(value) and escapes is Escapes.STRICT:
-            raise ValueError("a backslash ends it")
-        elif char == _BACKSLASH and at < len(value):
+        if char == _BACKSLASH:
             text, at = _escape(value, at, escapes)
             parts.append(text)
         elif char == quote:
@@ -77,14 +72,21 @@ def words(value: str, escapes: Escapes = Escapes.RELAXED) -> Iterator[str]:
 
 def _escape(value: str, at: int, escapes: Escapes) -> tuple[str, int]:
     """Given what follows a backslash, return the text it stands for and where to read on."""
-    simple = _SIMPLE.get(value[at])
+    following = value[at : at + 1]
+    if escapes is Escapes.LOOSE:
+        return following, at + 1
+    if not following and escapes is Escapes.STRICT:
+        raise ValueError("a backslash ends it")
+    if not following:
+        return _BACKSLASH, at
+    simple = _SIMPLE.get(following)
     if simple is not None:
         return simple, at + 1
     coded = _CODED.match(value, at)
     if coded is None and escapes is Escapes.STRICT:
-        raise ValueError(f"\\{value[at]} is no escape: a backslash is written \\\\")
+        raise ValueError(f"\\{following} is no escape: a backslash is written \\\\")
     if coded is None:
-        return _BACKSLASH + value[at], at + 1
+        return _BACKSLASH + following, at + 1
     if coded[1]:
         return chr(int(coded[1], 16)), coded.end()
     code = int(coded[4], 8) if coded[4] else int(coded[2] or coded[3], 16)
