@@ -29,6 +29,18 @@ from kimisvc.records import (
 BAD = Path(__file__).parent / "bad"
 BAD_PROFILES = sorted(BAD.glob("*.toml"))
 SHIPPED = Path(__file__).parents[3] / "profiles"
+NAMES = (
+    "baseline",
+    "cpu_smollm2",
+    "eagle3",
+    "glm5",
+    "kimi_k25_nvfp4",
+    "ll",
+    "ll_ring",
+    "long_context",
+    "minimax_m25_fp8",
+    "pcie_ipc",
+)
 PARENTS = Path("parts")  # within BAD: what stands for the shipped folder there
 VLLM = '[vllm]\nexecutable = "/opt/vllm/bin/vllm"\nmodel = "/srv/models/m"\n'
 
@@ -81,7 +93,7 @@ def test_load_raises_with_all_problems(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------- what a good file becomes
 
 
-@pytest.mark.parametrize("name", ["cpu_smollm2", "baseline", "ll_ring"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_profile_has_no_problem(name: str) -> None:
     checked = check(SHIPPED / f"{name}.toml", SHIPPED)
     assert checked.problems == ()
@@ -91,7 +103,7 @@ def test_a_shipped_profile_has_no_problem(name: str) -> None:
 
 
 def test_the_shipped_folder_holds_nothing_else() -> None:
-    assert {path.stem for path in SHIPPED.iterdir()} == {"baseline", "cpu_smollm2", "ll_ring"}
+    assert {path.name for path in SHIPPED.iterdir()} == {f"{name}.toml" for name in NAMES}
 
 
 def test_every_table_arrives_in_its_record(tmp_path: Path) -> None:
