@@ -33,6 +33,7 @@ COMMANDS = {
     "rollback": ("rollback", "Go back to the last accepted generation, or to any other."),
     "history": ("history", "Starts, verdicts, applies and rollbacks, newest last."),
     "doctor": ("doctor", "Look at this host: would a profile run here, and if not, why."),
+    "exporter": ("exporter", "Serve metrics of all instances to Prometheus, or install that."),
     "import": ("adopt", "Make a profile of a `vllm serve` command line, or of a unit."),
     "schema": ("adopt", "Print the JSON Schema of a profile, for editors."),
     "gate": ("unit", "Prove the start that runs (called by the gate unit)."),

@@ -41,6 +41,26 @@ def missing_counters(text: str) -> tuple[str, ...]:
     return tuple(name for name, field in _WANTED.items() if field not in found)
 
 
+def series_names(text: str) -> frozenset[str]:
+    """Given the text of /metrics, return the names of all series in it that are vLLM's."""
+    return frozenset(
+        line.partition("{")[0].partition(" ")[0]
+        for line in text.split("\n")
+        if line.startswith("vllm:")
+    )
+
+
+def born(text: str) -> float:
+    """Given the text of /metrics, return when its server was started (Unix time, s); 0: unsaid.
+
+    With several API servers (PROMETHEUS_MULTIPROC_DIR) no page says so.
+    """
+    for line in text.split("\n"):
+        if line.startswith("process_start_time_seconds "):
+            return _value(line) or 0.0
+    return 0.0
+
+
 def counters_delta(before: EngineCounters, after: EngineCounters) -> EngineCounters | None:
     """Given two readings of one server, return what was counted in between; None after a restart.
 

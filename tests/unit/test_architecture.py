@@ -33,7 +33,7 @@ ONE_DOOR = {
     "requests": {"host/vllm_api.py"},
     "pynvml": {"host/gpu.py"},
     "psutil": {"host/processes.py"},
-    "subprocess": {"host/processes.py", "host/journal.py"},
+    "subprocess": {"host/processes.py", "host/journal.py", "host/systemd_apart.py"},
     "sqlite3": {"deploy/history.py"},
     "click": None,  # cli only
     "vllm": set(),

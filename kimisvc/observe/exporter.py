@@ -1,0 +1,144 @@
+"""The page of metrics: scenes and the table of families to what prometheus-client prints.
+
+A registry of our own, so that nothing is on the page but what the table says
+and the figures of this process. prometheus-client serves it, as text or as
+OpenMetrics, whichever the scraper asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from kimisvc.errors import HostError, KimisvcError
+from kimisvc.observe.families import FAMILIES, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from kimisvc.observe.snapshots import Scene
+
+CLIENT_PATIENCE = 10.0
+"""A scraper that connects and says nothing keeps its thread so long (s)."""
+
+METRIC = {Kind.GAUGE: GaugeMetricFamily, Kind.COUNTER: CounterMetricFamily}
+
+
+class Page(Collector):
+    """What prometheus-client asks for at each scrape."""
+
+    def __init__(self, scenes: Callable[[], Sequence[Scene]], version: str) -> None:
+        """Given what tells the scenes of now, and the version of kimisvc, hold them."""
+        self._scenes = scenes
+        self._version = version
+
+    def describe(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        """Return all metrics without samples, so that registering asks nobody."""
+        return [METRIC[one.kind](one.name, one.help) for one in FAMILIES]
+
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        """Return all metrics with the samples of now; one without samples is left out."""
+        info = GaugeMetricFamily(
+            "kimisvc_exporter_info", "The version of this exporter.", labels=["version"]
+        )
+        info.add_metric([self._version], 1.0)
+        yield info
+        scenes = self._scenes()
+        for family in FAMILIES:
+            metric = METRIC[family.kind](
+                family.name, family.help, labels=["instance", *family.labels]
+            )
+            for scene in scenes:
+                for labels, value in family.samples(scene):
+                    metric.add_metric([scene.instance, *labels], value)
+            if metric.samples:
+                yield metric
+
+
+def registry(scenes: Callable[[], Sequence[Scene]], version: str) -> CollectorRegistry:
+    """Given what tells the scenes of now, return a registry with them and this process's figures."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(Page(scenes, version))
+    ProcessCollector(registry=made)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The files of a server that speaks TLS; with `client_ca`, scrapers need a certificate, too."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the exporter listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Given HOST:PORT ([HOST]:PORT for IPv6), return the address. Raise KimisvcError."""
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+        plain = port.isascii() and port.isdecimal() and 0 <= int(port) < 1 << 16
+        if not colon or not host or not plain or (":" in host and not text.startswith("[")):
+            raise KimisvcError(
+                "bad-address",
+                f"{text!r} is no address to listen at",
+                hint="HOST:PORT, as in 127.0.0.1:9464 or [::1]:9464",
+            )
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        """HOST:PORT again."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server at work: the port it has, and how to end it."""
+
+    port: int
+    close: Callable[[], None]
+
+
+def serve(made: CollectorRegistry, address: Address, tls: Tls | None = None) -> Served:
+    """Given a registry and where to listen, serve it in threads. Raise HostError if that fails."""
+    try:
+        server, thread = start_http_server(
+            address.port,
+            address.host,
+            made,
+            certfile=str(tls.certificate) if tls else None,
+            keyfile=str(tls.key) if tls else None,
+            client_cafile=str(tls.client_ca) if tls and tls.client_ca else None,
+            client_auth_required=tls is not None and tls.client_ca is not None,
+        )
+    except OSError as error:  # ssl's own errors are some, too
+        words = error.strerror or str(error)
+        raise HostError(
+            "cannot-listen",
+            f"cannot serve at {address}: {words}",
+            hint="is the port taken, or a file of TLS missing? (--address, --tls-cert, --tls-key)",
+        ) from error
+    # What the library leaves open: a client that says nothing, in its handshake or after it,
+    # would hold a thread for good, or with TLS keep all others from being accepted.
+    server.RequestHandlerClass.timeout = CLIENT_PATIENCE  # type: ignore[attr-defined]
+    if tls is not None:
+        server.socket.do_handshake_on_connect = False  # type: ignore[attr-defined]
+
+    def close() -> None:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    return Served(int(server.server_port), close)

@@ -1,0 +1,40 @@
+"""The reference of metrics, docs/metrics.md, made from the tables."""
+
+from __future__ import annotations
+
+from kimisvc.observe.contract import CONTRACT
+from kimisvc.observe.families import FAMILIES
+
+_HEAD = """# Metrics
+
+Made from `kimisvc/observe/families.py` and `contract.py`; do not edit.
+
+`kimisvc exporter` serves these for all instances on one box; all but `kimisvc_exporter_info{version}`
+have the label `instance`. It also shows its own `process_*`. Times are in seconds, moments in Unix
+time. What is not known has no sample: nothing stale is shown, and no invented 0. So an alert has to
+fire on absence, too.
+
+| metric | type | labels | |
+|---|---|---|---|
+| `kimisvc_exporter_info` | gauge | version | The version of this exporter. |
+"""
+_CONTRACT = """
+## What is needed of vLLM
+
+vLLM's own series are scraped from vLLM. Rules and dashboard need these; each running server is held
+against the list, and `kimisvc_metric_contract_broken{metric}` names what it does not print (all of
+them under `--disable-log-stats`).
+
+| series | so named since vLLM | needed for |
+|---|---|---|
+"""
+
+
+def reference() -> str:
+    """Return the text of docs/metrics.md."""
+    rows = [
+        f"| `{one.name}` | {one.kind.value} | {', '.join(one.labels)} | {one.help} |"
+        for one in FAMILIES
+    ]
+    needed = [f"| `{one.name}` | {one.since} | {one.needed_for} |" for one in CONTRACT]
+    return _HEAD + "\n".join(rows) + "\n" + _CONTRACT + "\n".join(needed) + "\n"

@@ -1,0 +1,96 @@
+"""What each source said last, as frozen values. A scrape formats these and asks nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kimisvc.deploy.generations import Generation
+    from kimisvc.deploy.history import StartRow, VerdictRow
+    from kimisvc.observe.rates import Live
+    from kimisvc.records import Profile, Progress, UnitState
+
+
+class Source(Enum):
+    """Where what is known of an instance comes from; each is read for itself."""
+
+    SYSTEMD = "systemd"
+    HISTORY = "history"
+    VLLM = "vllm"
+    FILES = "files"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsView:
+    """What systemd says of an instance's units. `canary` is None where there is none."""
+
+    service: UnitState
+    gate: UnitState
+    rollback: UnitState
+    canary: UnitState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesView:
+    """What lies on disk: generations, the gate's progress, and where units differ from theirs."""
+
+    current: Generation | None = None
+    accepted: int | None = None
+    profile: Profile | None = None
+    digest: str = ""
+    progress: Progress | None = None
+    drift: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryRun:
+    """One canary that measured: its speed with its interval (tok/s), its TTFT (s), when it was."""
+
+    decode_tok_s: float
+    low: float
+    high: float
+    ttft_s: float | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryView:
+    """What history holds: the newest rows, and how many there are. Times in seconds."""
+
+    starts: tuple[StartRow, ...] = ()
+    verdicts: tuple[VerdictRow, ...] = ()
+    starts_total: int = 0
+    applies: Mapping[str, int] = field(default_factory=dict)
+    rollbacks: Mapping[str, int] = field(default_factory=dict)
+    expected_load: Mapping[str, float] = field(default_factory=dict)
+    canary_runs: Mapping[str, int] = field(default_factory=dict)
+    canary: CanaryRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """What /metrics of vLLM says; `live` None: no counters, `missing`: what the contract lacks."""
+
+    reachable: bool = False
+    live: Live | None = None
+    missing: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that is known of one instance at one scrape; None: nothing that is fresh enough.
+
+    `ages` and `errors` are those of every source, stale ones too.
+    """
+
+    instance: str
+    units: UnitsView | None = None
+    files: FilesView | None = None
+    history: HistoryView | None = None
+    engine: EngineView | None = None
+    ages: Mapping[Source, float] = field(default_factory=dict)
+    errors: Mapping[Source, int] = field(default_factory=dict)

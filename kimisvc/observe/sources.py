@@ -1,0 +1,195 @@
+"""Reads each source of one instance into its view; nothing here waits for another source.
+
+Files and history are read anew only where they changed: looking costs a few
+calls to the kernel, reading a hundred times that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.box import Box
+from kimisvc.deploy.follow import read_progress
+from kimisvc.deploy.generations import MANIFEST
+from kimisvc.deploy.history import History
+from kimisvc.deploy.status import drift
+from kimisvc.errors import HostError
+from kimisvc.host import files
+from kimisvc.host.systemd import Systemd
+from kimisvc.host.vllm_metrics import born, engine_counters, series_names
+from kimisvc.host.vllm_page import metrics_page
+from kimisvc.observe.contract import missing
+from kimisvc.observe.rates import Reading, Window, grown, live
+from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView, UnitsView
+from kimisvc.records import UnitState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from kimisvc.deploy.layout import Layout
+    from kimisvc.host.vllm_page import Page
+    from kimisvc.records import Profile
+
+ALL = 1_000_000
+"""Rows are counted by reading them; a service of half an hour's load makes few."""
+NEWEST = 20
+PAGE_TIMEOUT = 2.5
+"""How long /metrics may take (s). A server whose event loop is full answers late, not never."""
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - read, not bound
+
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class FilesReader:
+    """Reads what lies on disk for one instance."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._stamp: Stamp = ()
+        self._view = FilesView()
+
+    def read(self) -> FilesView:
+        """Return the view of now. Raise KimisvcError where the state cannot be read."""
+        layout = self._layout
+        units = layout.units
+        names = (units.service, units.gate, units.rollback, units.target)
+        stamp = _stamp(
+            layout.current, layout.accepted, layout.current / MANIFEST,
+            *(layout.installed(name) for name in names),
+        )  # fmt: skip
+        if stamp != self._stamp:
+            self._view = _files_view(layout)
+            self._stamp = stamp  # only now: what failed is read again
+        view = self._view
+        return FilesView(
+            view.current,
+            view.accepted,
+            view.profile,
+            view.digest,
+            read_progress(layout),
+            view.drift,
+        )
+
+
+def _files_view(layout: Layout) -> FilesView:
+    box = Box(layout, Systemd())  # its door stays closed: only files are asked here
+    current = box.generations.current()
+    accepted = box.generations.accepted()
+    if current is None:
+        return FilesView()
+    # Whether systemd wants a reload is systemd's to say, and added where both are known.
+    quiet = UnitState(layout.units.service, "loaded", "active", "running")
+    return FilesView(
+        current=current,
+        accepted=accepted.number if accepted else None,
+        profile=current.settings(),
+        digest=hashlib.sha256(current.resolved().encode()).hexdigest(),
+        drift=drift(box, current, quiet),
+    )
+
+
+class HistoryReader:
+    """Reads the history of one instance."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._stamp: Stamp = ()
+        self._view = HistoryView()
+
+    def read(self) -> HistoryView:
+        """Return the view of now. Raise KimisvcError where there is a generation and no history."""
+        path = self._layout.history
+        if not files.exists(path):
+            if files.exists(self._layout.current):
+                raise HostError("history-missing", f"{path} is not there")
+            return HistoryView()
+        stamp = _stamp(path, path.with_name(f"{path.name}-wal"))
+        if stamp != self._stamp:
+            self._view = _history_view(History(path))
+            self._stamp = stamp
+        return self._view
+
+
+def _history_view(history: History) -> HistoryView:
+    starts = history.starts(ALL)
+    rollbacks = history.rollbacks(limit=ALL)
+    models = dict.fromkeys(row.model for row in starts)
+    return HistoryView(
+        starts=starts[:NEWEST],
+        verdicts=history.verdicts(limit=NEWEST),
+        starts_total=len(starts),
+        applies=dict(Counter(row.outcome for row in history.applies(ALL) if row.outcome)),
+        rollbacks=dict(Counter("no" if r.to_generation is None else "yes" for r in rollbacks)),
+        expected_load={model: history.expected_load(model) for model in models},
+    )
+
+
+class EngineReader:
+    """Reads the engine's counters of one instance and keeps the window they make."""
+
+    def __init__(
+        self,
+        profile: Callable[[], Profile | None],
+        page: Callable[[str, int, float], Page] = metrics_page,
+    ) -> None:
+        """Given what tells the profile of now, and how a page is fetched, begin with no window."""
+        self._profile = profile
+        self._page = page
+        self._window = Window()
+
+    def read(self) -> EngineView:
+        """Return the view of now; a server that is not there is a fact and no failure.
+
+        Raise HostError where something is there and gives no page.
+        """
+        profile = self._profile()
+        if profile is None:
+            return EngineView()
+        host = EVERYWHERE.get(profile.vllm.host, profile.vllm.host)
+        try:
+            page = self._page(host, profile.vllm.port, PAGE_TIMEOUT)
+        except HostError as error:
+            self._window = Window()
+            if error.code == "connection-refused":
+                return EngineView()
+            raise
+        lacks = missing(series_names(page.text))
+        counters = engine_counters(page.text)
+        if counters is None:
+            self._window = Window()
+            return EngineView(reachable=True, missing=lacks)
+        self._window = grown(self._window, Reading(page.at, counters, born(page.text)))
+        return EngineView(reachable=True, live=live(self._window), missing=lacks)
+
+
+def units_view(layout: Layout, states: Mapping[str, UnitState]) -> UnitsView | None:
+    """Given what systemd said of all units, return those of an instance; None: it was not asked."""
+    service, gate, rollback, canary = (states.get(name) for name in unit_names(layout))
+    if service is None or gate is None or rollback is None:
+        return None
+    there = canary is not None and canary.load_state == "loaded"
+    return UnitsView(service, gate, rollback, canary if there else None)
+
+
+def unit_names(layout: Layout) -> tuple[str, str, str, str]:
+    """Given an instance, return the names of its units that are watched, in a fixed order."""
+    names = layout.units
+    return names.service, names.gate, names.rollback, f"kimisvc-{layout.instance}-canary.service"
+
+
+def _stamp(*paths: Path) -> Stamp:
+    """What changes when one of these files does; links are looked through, nothing there is 0."""
+    stamps = []
+    for path in paths:
+        try:
+            stat = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            stamps.append((0, 0, 0))
+        except OSError as error:
+            raise files.translated(error, path) from error
+        else:
+            stamps.append((stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    return tuple(stamps)

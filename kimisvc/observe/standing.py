@@ -1,0 +1,61 @@
+"""Where an instance stands, out of several views: which start runs, whether it loads or is ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.status import Status
+from kimisvc.records import Phase
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.history import StartRow, VerdictRow
+    from kimisvc.observe.snapshots import Scene
+    from kimisvc.records import Progress
+
+UP = ("active", "activating", "reloading")
+
+
+def progress(scene: Scene) -> Progress | None:
+    """Given a scene, return what the gate of the start that runs is doing; None if none is at work."""
+    if scene.units is None or scene.files is None or scene.files.progress is None:
+        return None
+    told = scene.files.progress
+    at_work = scene.units.gate.active_state == "activating"
+    return told if at_work and told.invocation == scene.units.service.invocation_id else None
+
+
+def start(scene: Scene) -> StartRow | None:
+    """Given a scene, return the row of the start that runs, None before its gate has ended."""
+    if scene.units is None or scene.history is None:
+        return None
+    runs = scene.units.service.invocation_id
+    return next((row for row in scene.history.starts if row.invocation == runs), None)
+
+
+def verdict(scene: Scene) -> VerdictRow | None:
+    """Given a scene, return the newest verdict on the start that runs, None if there is none."""
+    if scene.units is None or scene.history is None or scene.units.service.active_state not in UP:
+        return None
+    runs = scene.units.service.invocation_id
+    return next((row for row in scene.history.verdicts if row.invocation == runs), None)
+
+
+def ready(scene: Scene) -> bool | None:
+    """Given a scene, say as `status` does whether its gate saw it ready; None: that is unknown."""
+    if scene.units is None or scene.history is None or scene.files is None:
+        return None
+    units = scene.units
+    told = Status(
+        instance=scene.instance, current=None, accepted=None, service=units.service,
+        gate=units.gate, rollback=units.rollback, progress=progress(scene), start=start(scene),
+        verdict=None, last_rollback=None, drift=(),
+    )  # fmt: skip
+    return told.ready
+
+
+def loads(scene: Scene) -> bool:
+    """Given a scene, say whether a start is being loaded: its gate is at work and waits for it."""
+    if scene.units is None or scene.units.gate.active_state != "activating":
+        return False
+    told = progress(scene)
+    return scene.units.service.active_state in UP and (told is None or told.phase is Phase.LOADING)
