@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kimisvc import __version__
-from kimisvc.cli import doors
+from kimisvc.cli import doors, options
+from kimisvc.cli.options import Form
+from kimisvc.cli.output import emit_json
 from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
@@ -48,9 +50,10 @@ class Do(Enum):
 @click.option(
     "--uninstall", "do", flag_value=Do.UNINSTALL, type=Do, help="Stop and remove that service."
 )
+@options.as_json
 def exporter(
     address: str, interval: float, tls_cert: Path | None, tls_key: Path | None,
-    client_ca: Path | None, do: Do,
+    client_ca: Path | None, do: Do, form: Form,
 ) -> int:  # fmt: skip
     """Serve the metrics of all instances for Prometheus, until ended.
 
@@ -64,12 +67,14 @@ def exporter(
         raise click.UsageError("--tls-cert and --tls-key go together; --client-ca needs both")
     files = (("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--client-ca", client_ca))
     if do is Do.SERVE:
+        if form is Form.JSON:
+            raise KimisvcError("no-json", "an exporter that serves answers scrapers only")
         return _serve(where, interval, tls_cert, tls_key, client_ca)
     if do is Do.UNINSTALL:
-        return _uninstall()
+        return _uninstall(form)
     words = ["--address", str(where), "--interval", f"{interval:g}"]
     words += [word for name, path in files if path for word in (name, str(path.absolute()))]
-    return _install(where, words)
+    return _install(where, words, form)
 
 
 def _serve(
@@ -95,7 +100,7 @@ def _serve(
     return 0
 
 
-def _install(where: Address, words: list[str]) -> int:
+def _install(where: Address, words: list[str], form: Form) -> int:
     doors.need_root("exporter --install")
     from kimisvc.deploy.exporter_service import install
     from kimisvc.host.systemd import Systemd
@@ -108,11 +113,11 @@ def _install(where: Address, words: list[str]) -> int:
     unit = render_exporter(template, place, words)
     with Systemd() as systemd:
         install(unit, place, systemd)
-    click.echo(f"{unit.name} runs; Prometheus scrapes {where}")
+    _say(form, f"{unit.name} runs; Prometheus scrapes {where}", unit.name, address=str(where))
     return 0
 
 
-def _uninstall() -> int:
+def _uninstall(form: Form) -> int:
     doors.need_root("exporter --uninstall")
     from kimisvc.deploy.exporter_service import uninstall
     from kimisvc.host.systemd import Systemd
@@ -120,5 +125,9 @@ def _uninstall() -> int:
 
     with Systemd() as systemd:
         uninstall(doors.installation(), systemd)
-    click.echo(f"{NAME} is removed; drop-ins, if there are some, are left")
+    _say(form, f"{NAME} is removed; drop-ins, if there are some, are left", NAME)
     return 0
+
+
+def _say(form: Form, words: str, unit: str, **more: str) -> None:
+    emit_json({"unit": unit, **more}) if form is Form.JSON else click.echo(words)
