@@ -131,10 +131,14 @@ def _config(about: Inspection, model: Path) -> Iterator[Problem]:
 
 
 def _own_code(auto_map: object) -> list[str]:
-    """The files of code in a model's auto_map: "module.Class"; "repository--…" is elsewhere."""
+    """The files of code in a model's auto_map: "module.Class"; "repository--…" is elsewhere.
+
+    Of a tokenizer there may be two, in a list, and one of them null.
+    """
     if not isinstance(auto_map, dict):
         return []
-    named = [value for value in auto_map.values() if isinstance(value, str)]
+    values = [v if isinstance(v, list) else [v] for v in auto_map.values()]
+    named = [value for several in values for value in several if isinstance(value, str)]
     return sorted(
         {f"{value.rpartition('.')[0]}.py" for value in named if "." in value and "--" not in value}
     )

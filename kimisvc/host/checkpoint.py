@@ -121,7 +121,7 @@ def size_on_disk(folder: Path, names: tuple[str, ...]) -> int:
 
 
 def _index(names: frozenset[str], weights: Weights) -> str:
-    if FIRST_INDEX in names and weights is Weights.SAFETENSORS:
+    if FIRST_INDEX in names:
         return FIRST_INDEX
     return min((n for n in names if n.endswith(f"{weights.value}{INDEX}")), default="")
 
@@ -148,4 +148,4 @@ def _total(document: dict[str, Any]) -> int:
     metadata = document.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     # Some tools write it as a float.
-    return int(total) if isinstance(total, int | float) and total > 0 else 0
+    return int(total) if isinstance(total, int | float) else 0

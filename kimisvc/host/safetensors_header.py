@@ -54,7 +54,7 @@ def fault(path: Path) -> str:
 def _common_fault(size: int, start: bytes) -> str:
     if size == 0:
         return "is empty"
-    if start.startswith(LFS_POINTER) and size <= LONGEST_POINTER:
+    if start.startswith(LFS_POINTER):
         meant = _POINTER_SIZE.search(start)
         how_much = f" of {human(int(meant[1]))}" if meant else ""
         return f"is a git-lfs pointer and not the file{how_much}: run git lfs pull there"

@@ -131,9 +131,18 @@ def test_too_little_memory(host: Host) -> None:
     assert host.error("memory") == "needs 2000 GiB of memory, this box has 1100.0"
 
 
+def test_memory_that_is_not_told_is_not_judged(host: Host) -> None:
+    (host.root / "proc" / "meminfo").unlink()
+    assert host.ask("memory") == []
+
+
 def test_a_slice_that_may_take_too_little(host: Host) -> None:
-    write(host.root / "sys" / "fs" / "cgroup" / "system.slice" / "memory.max", f"{64 * GIB}\n")
+    most = write(
+        host.root / "sys" / "fs" / "cgroup" / "system.slice" / "memory.max", f"{64 * GIB}\n"
+    )
     assert "system.slice may take 64.0" in host.error("memory")
+    most.write_text(f"{1000 * GIB}\n")
+    assert host.ask("memory") == []
 
 
 # ------------------------------------------------------------------ /dev/shm
@@ -154,6 +163,13 @@ def segment(host: Host, name: str, monkeypatch: pytest.MonkeyPatch, gib: int = 0
     return path
 
 
+def test_no_shared_memory_at_all(host: Host) -> None:
+    (host.root / "dev" / "shm").rmdir()
+    assert host.ask("shared memory") == []
+    host.hardware(shm_gib=16)
+    assert host.error("shared memory") == f"there is no {host.root}/dev/shm"
+
+
 @pytest.mark.usefixtures("little")
 def test_too_little_shared_memory_and_nothing_left_there(host: Host) -> None:
     host.hardware(shm_gib=16)
@@ -169,8 +185,24 @@ def test_what_a_crash_left_is_named_with_what_to_do(
     segment(host, "nccl-Ab12", monkeypatch, gib=8)
     host.hardware(shm_gib=16)
     said = host.error("shared memory")
-    assert f"nccl-Ab12 (NCCL, 8192 MiB, user {os.getuid()})" in said
-    assert said.endswith("no process maps them: remove nccl-Ab12")
+    assert said == (
+        f"needs 16 GiB free in {host.root}/dev/shm, there are 10.0:"
+        f" nccl-Ab12 (NCCL, 8192 MiB, user {os.getuid()});"
+        " no process maps them: remove nccl-Ab12"
+    )
+
+
+@pytest.mark.usefixtures("little")
+def test_of_much_that_was_left_some_is_named_and_all_counted(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(9):
+        segment(host, f"psm_{number}", monkeypatch)
+    host.hardware(shm_gib=16)
+    said = host.error("shared memory")
+    assert "psm_5 (Python's shared memory, 1 MiB" in said
+    assert ", 3 more of 3 MiB together; " in said
+    assert said.endswith("remove psm_0 and the others without one")
 
 
 @pytest.mark.usefixtures("little")

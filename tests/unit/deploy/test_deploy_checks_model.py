@@ -28,13 +28,17 @@ def test_a_model_that_is_not_there(host: Host, folder: Path) -> None:
     assert host.ask("model files") == []
 
 
-def test_a_name_on_a_hub_is_vllms_business(host: Host) -> None:
+def test_a_name_on_a_hub_is_vllms_business(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host.root / "moonshotai" / "Kimi-K2.5").mkdir(parents=True)
+    monkeypatch.chdir(host.root)  # where a folder has that name by chance
     host.vllm(model="moonshotai/Kimi-K2.5")
     assert host.all() == ()
 
 
 def test_a_missing_shard_is_named(host: Host, folder: Path) -> None:
     (folder / SECOND).unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace('"total_size": 900', '"total_size": 900000'))
     assert host.error("model files") == (
         f"{folder} lacks 1 of the 3 files that model.safetensors.index.json names: {SECOND};"
         " fetch the model again"
@@ -127,11 +131,20 @@ def test_a_config_that_the_service_may_not_read(host: Host, folder: Path) -> Non
 
 
 def test_code_that_the_model_brings_and_that_is_not_there(host: Host, folder: Path) -> None:
-    auto_map = {"AutoConfig": "configuration_kimi.KimiConfig", "AutoModel": "x/y--modeling.Model"}
+    auto_map = {
+        "AutoConfig": "configuration_kimi.KimiConfig",
+        "AutoModel": "x/y--modeling.Model",
+        "AutoProcessor": "built_in",
+        "AutoTokenizer": ["tokenization_kimi.Tokenizer", None],
+    }
+    (folder / "tokenization_kimi.py").touch()
     (folder / "config.json").write_text(json.dumps({"auto_map": auto_map}))
     said = f"{folder} lacks configuration_kimi.py, the code that its config.json names"
     assert host.error("model") == said
     (folder / "configuration_kimi.py").touch()
+    (folder / "tokenization_kimi.py").unlink()
+    assert "lacks tokenization_kimi.py" in host.error("model")
+    (folder / "tokenization_kimi.py").touch()
     assert host.ask("model") == []
 
 

@@ -43,6 +43,8 @@ def test_cards_with_and_without_a_driver(tmp_path: Path) -> None:
 def test_a_card_that_tells_nothing_of_its_link(tmp_path: Path) -> None:
     card = pci_device(tmp_path, "0000:01:00.0", max_link_width="Unknown")
     (card / "current_link_width").unlink()
+    (card / "numa_node").unlink()
+    assert pci.numa_nodes(tmp_path) == {}
     assert (pci.gpus(tmp_path)[0].width, pci.gpus(tmp_path)[0].width_max) == (None, None)
 
 
@@ -81,11 +83,22 @@ def test_a_list_that_leads_in_a_circle() -> None:
     assert not pci.redirects(bytes(space))
 
 
+def test_a_list_that_leads_out_of_the_extended_registers() -> None:
+    space = bytearray(config(0, 1))
+    struct.pack_into("<I", space, 0x100, 0x0001 | 0x40 << 20)
+    struct.pack_into("<IHH", space, 0x40, 0x000D, 0, 0x1D)
+    assert not pci.redirects(bytes(space))
+
+
 def test_what_a_user_who_is_not_root_sees_of_a_bridge_tells_nothing() -> None:
     assert not pci.redirects(config(0x1D)[:64])
 
 
 def test_only_bridges_are_asked(tmp_path: Path) -> None:
-    for bus, kind in (("0000:00:01.0", "0x060400"), ("0000:00:02.0", "0x030000")):
-        (pci_device(tmp_path, bus, **{"class": kind}) / "config").write_bytes(config(0x1D))
+    for bus, kind, acs in (
+        ("0000:00:01.0", "0x060400", 0x1D),
+        ("0000:00:02.0", "0x030000", 0x1D),
+        ("0000:00:03.0", "0x060400", 0x01),
+    ):
+        (pci_device(tmp_path, bus, **{"class": kind}) / "config").write_bytes(config(acs))
     assert pci.redirecting_bridges(tmp_path) == ("0000:00:01.0",)

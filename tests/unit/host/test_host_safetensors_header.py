@@ -64,6 +64,8 @@ def test_a_file_that_is_too_long(tmp_path: Path) -> None:
         (struct.pack("<Q", LONGEST_HEADER + 1) + b"{", "longer than 100 MB"),
         (b"<!DOCTYPE html><html>not found</html>", "longer than 100 MB"),
         (struct.pack("<Q", 4) + b"nope", "no JSON object"),
+        (struct.pack("<Q", 4) + b'{"a"', "no JSON object"),
+        (struct.pack("<Q", 4) + b'"a"}', "no JSON object"),
     ],
 )
 def test_what_is_no_whole_safetensors_file(tmp_path: Path, content: bytes, words: str) -> None:
