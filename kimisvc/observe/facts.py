@@ -274,9 +274,9 @@ def _counts(found: Mapping[str, int], always: tuple[str, ...]) -> Samples:
 
 
 def drift(scene: Scene) -> Samples:
-    """What files show; and a reload that systemd wants, once it can be asked."""
+    """Absent unless both disk and systemd can be asked."""
     if scene.files is not None and scene.units is not None and scene.files.current is not None:
-        yield (), float(len(scene.files.drift) + scene.units.service.needs_reload)
+        yield (), float(len(scene.files.drift))
 
 
 def contract_broken(scene: Scene) -> Samples:

@@ -33,7 +33,7 @@ from kimisvc.observe.sources import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kimisvc.records import Installation, Profile, UnitState
 
@@ -53,11 +53,13 @@ class _Watched:
     engine: Sampler[EngineView]
 
     @classmethod
-    def of(cls, layout: Layout, every: float) -> _Watched:
-        """Given an instance, return it watched; its samplers are not started yet."""
+    def of(
+        cls, layout: Layout, every: float, states: Callable[[], Mapping[str, UnitState]]
+    ) -> _Watched:
+        """Given an instance and systemd's last words, return it watched; nothing is started yet."""
         name = layout.instance
         pace = Pace(every, every)
-        on_disk = Sampler(f"{name}: files", FilesReader(layout).read, pace)
+        on_disk = Sampler(f"{name}: files", FilesReader(layout, states).read, pace)
 
         def profile() -> Profile | None:
             view = on_disk.fresh()
@@ -146,9 +148,12 @@ class Fleet:
         while not self._stopped.wait(FIND):
             self.find()
 
+    def _states(self) -> Mapping[str, UnitState]:
+        return self._systemd.fresh() or {}
+
     def _ask_systemd(self) -> Mapping[str, UnitState]:
-        names = [name for one in self._watched.values() for name in unit_names(one.layout)]
-        return self._apart.states(names, SYSTEMD_TIMEOUT)
+        names = {name for one in self._watched.values() for name in unit_names(one.layout)}
+        return self._apart.states(sorted(names), SYSTEMD_TIMEOUT)
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:

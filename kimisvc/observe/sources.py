@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kimisvc.deploy.box import Box
 from kimisvc.deploy.follow import read_progress
@@ -17,7 +17,6 @@ from kimisvc.deploy.history import History
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError
 from kimisvc.host import files
-from kimisvc.host.systemd import Systemd
 from kimisvc.host.vllm_metrics import born, engine_counters, series_names
 from kimisvc.host.vllm_page import metrics_page
 from kimisvc.observe.contract import missing
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.layout import Layout
+    from kimisvc.host.systemd import Systemd
     from kimisvc.host.vllm_page import Page
     from kimisvc.records import Profile
 
@@ -43,12 +43,26 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S10
 Stamp = tuple[tuple[int, int, int], ...]
 
 
-class FilesReader:
-    """Reads what lies on disk for one instance."""
+class _Told:
+    """Stands in for the door to systemd where only what it said last may be asked."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, states: Mapping[str, UnitState]) -> None:
+        self._states = states
+
+    def state(self, unit: str) -> UnitState:
+        """Return what was said of a unit; where that is not known, that nothing is wrong with it."""
+        quiet = UnitState(unit, "loaded", "active", "running", enabled="enabled")
+        return self._states.get(unit, quiet)
+
+
+class FilesReader:
+    """Reads what lies on disk for one instance, and holds it against what systemd said last."""
+
+    def __init__(self, layout: Layout, states: Callable[[], Mapping[str, UnitState]]) -> None:
+        """Given an instance and what tells systemd's last words, begin with nothing."""
         self._layout = layout
-        self._stamp: Stamp = ()
+        self._states = states
+        self._stamp: object = None
         self._view = FilesView()
 
     def read(self) -> FilesView:
@@ -56,12 +70,16 @@ class FilesReader:
         layout = self._layout
         units = layout.units
         names = (units.service, units.gate, units.rollback, units.target)
-        stamp = _stamp(
-            layout.current, layout.accepted, layout.current / MANIFEST,
-            *(layout.installed(name) for name in names),
+        told = _Told(self._states())
+        stamp = (
+            _stamp(
+                layout.current, layout.accepted, layout.current / MANIFEST,
+                *(layout.installed(name) for name in names),
+            ),
+            *((told.state(name).enabled, told.state(name).needs_reload) for name in names),
         )  # fmt: skip
         if stamp != self._stamp:
-            self._view = _files_view(layout)
+            self._view = _files_view(layout, told)
             self._stamp = stamp  # only now: what failed is read again
         view = self._view
         return FilesView(
@@ -74,20 +92,18 @@ class FilesReader:
         )
 
 
-def _files_view(layout: Layout) -> FilesView:
-    box = Box(layout, Systemd())  # its door stays closed: only files are asked here
+def _files_view(layout: Layout, told: _Told) -> FilesView:
+    box = Box(layout, cast("Systemd", told))
     current = box.generations.current()
-    accepted = box.generations.accepted()
     if current is None:
         return FilesView()
-    # Whether systemd wants a reload is systemd's to say, and added where both are known.
-    quiet = UnitState(layout.units.service, "loaded", "active", "running")
+    accepted = box.generations.accepted()
     return FilesView(
         current=current,
         accepted=accepted.number if accepted else None,
         profile=current.settings(),
         digest=hashlib.sha256(current.resolved().encode()).hexdigest(),
-        drift=drift(box, current, quiet),
+        drift=drift(box, current, told.state(layout.units.service)),
     )
 
 
@@ -167,17 +183,18 @@ class EngineReader:
 
 def units_view(layout: Layout, states: Mapping[str, UnitState]) -> UnitsView | None:
     """Given what systemd said of all units, return those of an instance; None: it was not asked."""
-    service, gate, rollback, canary = (states.get(name) for name in unit_names(layout))
+    service, gate, rollback, canary = (states.get(name) for name in unit_names(layout)[:4])
     if service is None or gate is None or rollback is None:
         return None
     there = canary is not None and canary.load_state == "loaded"
     return UnitsView(service, gate, rollback, canary if there else None)
 
 
-def unit_names(layout: Layout) -> tuple[str, str, str, str]:
-    """Given an instance, return the names of its units that are watched, in a fixed order."""
+def unit_names(layout: Layout) -> tuple[str, ...]:
+    """Given an instance, return the names of its units that are watched: as shown, then others."""
     names = layout.units
-    return names.service, names.gate, names.rollback, f"kimisvc-{layout.instance}-canary.service"
+    canary = f"kimisvc-{layout.instance}-canary.service"
+    return names.service, names.gate, names.rollback, canary, names.target
 
 
 def _stamp(*paths: Path) -> Stamp:
