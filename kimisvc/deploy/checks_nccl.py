@@ -30,12 +30,12 @@ def leaks(about: Inspection) -> Iterator[Problem]:
     env, known = about.profile.env, set(about.profile.env)
     chosen = env.get(nccl_conf.CHOSEN_BY, "")
     for path in _paths(about, chosen):
-        why = reach.why_unreachable(path, about.viewer)
         found = nccl_conf.read(path)
-        if why or found.why_not:
+        why = reach.why_unreachable(path, about.viewer) or found.why_not
+        if why:
             if str(path) == chosen:
                 yield Problem(
-                    f"{why or found.why_not}; NCCL would say nothing and go on without it",
+                    f"{why}; NCCL would say nothing and go on without it",
                     key=f"env.{nccl_conf.CHOSEN_BY}",
                 )
             continue

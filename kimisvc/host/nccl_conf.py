@@ -54,7 +54,7 @@ def read(path: Path) -> ConfFile:
     try:
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        return ConfFile(path, {}, error.strerror or str(error))
+        return ConfFile(path, {}, f"{path}: {error.strerror}")
     return ConfFile(path, parse(text))
 
 

@@ -94,6 +94,26 @@ def test_a_card_that_tells_nothing_but_its_memory(host: Host) -> None:
     assert rows["P2P"].said == "0 of 1 pairs, 0 over NVLink"
 
 
+NEEDED = {"nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo"}
+"""Without these there is no GPU."""
+
+
+@pytest.mark.parametrize("call", sorted(c for c in CALLS if "DeviceGet" in c and c not in NEEDED))
+def test_what_one_call_does_not_tell_is_no_fault(host: Host, call: str) -> None:
+    host.nvml.says = {call: NvmlError("Not Supported")}
+    rows = found(host)
+    assert [problem for one in rows.values() for problem in one.problems] == []
+    assert "None" not in rows["GPU 0"].said
+
+
+def test_a_slow_link_is_not_judged_where_nobody_tells_whether_the_card_is_idle(host: Host) -> None:
+    unknown = NvmlError("Not Supported")
+    clocks = "nvmlDeviceGetCurrentClocks"
+    says = {f"{clocks}EventReasons": unknown, f"{clocks}ThrottleReasons": unknown}
+    host.card(0, says={"nvmlDeviceGetCurrPcieLinkGeneration": 1, **says})
+    assert found(host)["GPU 0"].problems == ()
+
+
 def test_a_lost_card_is_shown_among_the_others(host: Host) -> None:
     host.card(6, says={"nvmlDeviceGetHandleByIndex": NvmlError("GPU is lost")})
     assert only(host, "GPU 6").startswith("GPU is lost: a GPU fell off the bus")

@@ -285,7 +285,12 @@ def test_a_file_in_a_home_that_the_service_does_not_see(
 def test_a_file_that_the_profile_names(host: Host) -> None:
     conf = host.root / "opt" / "nccl.conf"
     host.env(NCCL_CONF_FILE=str(conf))
-    assert "NCCL would say nothing and go on without it" in host.error("NCCL files")
+    assert host.error("NCCL files") == (
+        f"{conf}: No such file or directory; NCCL would say nothing and go on without it"
+    )
+    conf.mkdir()
+    assert host.error("NCCL files").startswith(f"{conf}: Is a directory; NCCL would")
+    conf.rmdir()
     write(conf, "NCCL_PROTO=LL\n")
     assert f"NCCL_PROTO=LL from {conf}" in host.warning("NCCL files")
 

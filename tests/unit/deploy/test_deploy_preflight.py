@@ -11,6 +11,7 @@ from kimisvc.deploy import preflight
 from kimisvc.deploy.inspection import Finding, visible, warning
 from kimisvc.errors import HostError
 from kimisvc.host.gpu import Gpu
+from kimisvc.host.reach import ANYBODY
 from kimisvc.records import Problem, Profile
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ def test_a_finding_refuses_by_its_errors_alone() -> None:
 )
 def test_gpus_as_cuda_shows_them(env: dict[str, str], shown: list[int]) -> None:
     assert [one.index for one in visible(SIX, env)] == shown
+
+
+def test_who_the_service_runs_as(host: Host) -> None:
+    assert host.inspected().viewer == ANYBODY
+    host.service(user="root")
+    assert host.inspected().viewer.uid == 0
+    host.service(user="no-such-user")
+    assert host.inspected().viewer == ANYBODY
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,6 @@ def test_the_home_is_that_of_the_user_database_whatever_home_says(
 
 def test_a_file_and_one_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "nccl.conf"
-    assert nccl_conf.read(path) == ConfFile(path, {}, "No such file or directory")
+    assert nccl_conf.read(path) == ConfFile(path, {}, f"{path}: No such file or directory")
     path.write_bytes(b"NCCL_PROTO=LL\nX=\xff\n")
     assert nccl_conf.read(path) == ConfFile(path, {"NCCL_PROTO": "LL", "X": "\ufffd"})
