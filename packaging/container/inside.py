@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PR_SET_PDEATHSIG = 1
+PR_CAPBSET_DROP = 24
 ENVIRONMENT = {
     "PATH": PATH,
     "HOME": "/root",
@@ -54,6 +55,7 @@ def enter(box: Box) -> int:
     procs = os.open(group / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
     doors = [os.open(f"/proc/{leader}/ns/{kind}", os.O_RDONLY) for kind in NAMESPACES]
     root = os.open(f"/proc/{leader}/root", os.O_RDONLY | os.O_DIRECTORY)
+    bounds = bounding_set(leader)
     for door in doors:
         call("setns", door, 0)
         os.close(door)
@@ -61,7 +63,29 @@ def enter(box: Box) -> int:
     os.chroot(".")
     os.close(root)
     os.chdir("/root")
+    drop_from_bounding_set(~bounds)
     return procs
+
+
+def bounding_set(pid: int) -> int:
+    """Given a process, return the mask of capabilities that it and its children can ever have."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    found = re.search(r"^CapBnd:\t([0-9a-f]+)$", status, re.MULTILINE)
+    if found is None:
+        raise SandboxError(f"/proc/{pid}/status names no bounding set")
+    return int(found[1], 16)
+
+
+def drop_from_bounding_set(mask: int) -> None:
+    """Given a mask of capabilities, see to it that no program run from here gets one of them.
+
+    A command has no more power than the container's own services: it must not set the clock of
+    the host, load modules or reboot it (capabilities(7): execve(2) by root gives what is bounded).
+    """
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text(encoding="ascii"))
+    for capability in range(last + 1):
+        if mask >> capability & 1:
+            call("prctl", PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def run_inside(box: Box, command: Sequence[str], extra: dict[str, str]) -> int:

@@ -76,6 +76,17 @@ def test_the_hosts_processes_are_not_seen_inside(sandbox: Box) -> None:
     assert "pytest" not in sandbox.run("ps", "-e", "-o", "args").stdout
 
 
+def test_a_command_has_no_power_over_the_host(sandbox: Box) -> None:
+    """No more than the container's own PID 1: it cannot set the clock, which is the host's."""
+    done = sandbox.run("date", "--set=+1 second", check=False)
+    assert done.returncode != 0
+    assert "Operation not permitted" in done.stderr
+    of_init = sandbox.run("grep", "CapBnd", "/proc/1/status").stdout
+    assert sandbox.run("grep", "CapEff", "/proc/self/status").stdout == of_init.replace(
+        "Bnd", "Eff"
+    )
+
+
 def test_the_network_is_a_loopback_of_its_own(sandbox: Box) -> None:
     script = "import socket as s; a = s.create_server(('127.0.0.1', 0)); b = a.getsockname();"
     script += "s.create_connection(b).close(); print([name for _, name in s.if_nameindex()])"
