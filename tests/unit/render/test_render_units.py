@@ -255,7 +255,7 @@ def test_the_gate_follows_every_start_and_a_failed_one_calls_the_rollback(
     found = units(PLAIN, templates, place)
     main, gate = found["kimisvc-kimi.service"], found["kimisvc-kimi-gate.service"]
     assert "kimisvc-kimi-gate.service" in main.one("Wants", "Unit").split()
-    for key in ("BindsTo", "PartOf", "After"):
+    for key in ("Requisite", "PartOf", "After"):
         assert gate.one(key, "Unit") == "kimisvc-kimi.service", key
     assert not gate.has("RemainAfterExit")
     for unit in (main, gate):
@@ -288,7 +288,16 @@ def test_the_rollback_is_not_tied_to_what_it_restarts(
     templates: Templates, place: Installation
 ) -> None:
     rollback = units(PLAIN, templates, place)["kimisvc-kimi-rollback.service"]
-    for key in ("BindsTo", "PartOf", "Requires", "After", "Before", "Conflicts", "Wants"):
+    for key in (
+        "BindsTo",
+        "Requisite",
+        "PartOf",
+        "Requires",
+        "After",
+        "Before",
+        "Conflicts",
+        "Wants",
+    ):
         assert not rollback.has(key, "Unit"), key
     assert rollback.one("StartLimitIntervalSec", "Unit") == "0"
     assert not rollback.has("User")
