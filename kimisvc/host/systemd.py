@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from kimisvc.errors import HostError, NoSystemdError
-from kimisvc.host.systemd_words import object_path, translated, unit_state, was_cut
+from kimisvc.host.systemd_words import is_away, object_path, translated, unit_state, was_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,10 @@ ENOUGH = 3
 """So many empty answers in a row mean that the bus has nothing more to tell."""
 JOB_LOOK = 2.0
 """How often a job is looked up while waiting for the signal of its end (s)."""
+
+AWAY = 10.0
+"""How long systemd may be off the bus, re-executing itself, before a question fails (s)."""
+AWAY_LOOK = 0.2
 
 DESTINATION = b"org.freedesktop.systemd1"
 MANAGER_PATH = b"/org/freedesktop/systemd1"
@@ -243,20 +247,24 @@ class Systemd:
         return self._bus.call_method(DESTINATION, path, interface, method, arguments).body
 
     def _read(self, question: Callable[[], Any], about: str) -> Any:
-        """Ask; a connection that was cut is made anew once, since reading twice harms nobody."""
+        """Ask; asked again on a new connection where the old was cut or systemd was away.
+
+        Reading twice harms nobody; whoever waits half an hour for a load must not
+        give up because systemd re-executed itself meanwhile.
+        """
         from pystemd.dbusexc import DBusBaseError
 
-        try:
-            return question()
-        except DBusBaseError as error:
-            if not was_cut(error):
-                raise translated(error, about) from error
-        self._close()
-        self._connect()
-        try:
-            return question()
-        except DBusBaseError as error:
-            raise translated(error, about) from error
+        until = time.monotonic() + AWAY
+        while True:
+            try:
+                return question()
+            except DBusBaseError as error:
+                passing = was_cut(error) or is_away(error)
+                if not passing or time.monotonic() >= until:
+                    raise translated(error, about) from error
+            self._close()
+            time.sleep(AWAY_LOOK)
+            self._connect()
 
     def _act(self, method: bytes, about: str, sign: bytes, *given: Any) -> Any:
         """Act; repeated on a new connection only where the call was certainly never sent."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 USEC = 1_000_000
 _CUT = (-errno.ENOTCONN, -errno.ECONNRESET, -errno.EPIPE, -errno.ESTALE)
 _CUT_KINDS = ("DBusDisconnectedError", "DBusNoServerError", "DBusNameHasNoOwnerError")
+_AWAY_KINDS = ("DBusNoReplyError", "DBusServiceUnknownError", "DBusNameHasNoOwnerError")
 _DENIED = ("AccessDenied", "InteractiveAuthorizationRequired", "AuthFailed")
 _ROWS = {
     # part of the error's name: our code, hint
@@ -77,6 +78,16 @@ def unit_state(unit: str, general: Mapping[str, Any], service: Mapping[str, Any]
 def was_cut(error: Exception) -> bool:
     """Given an error of the bus, return whether the connection is gone: a new one may work."""
     return getattr(error, "errno", 0) in _CUT or type(error).__name__ in _CUT_KINDS
+
+
+def is_away(error: Exception) -> bool:
+    """Given an error of the bus, return whether systemd is off it for a moment.
+
+    It leaves the bus and comes back when it re-executes itself, as an upgrade of
+    its package makes it do (systemctl(1), daemon-reexec). Its being too slow looks the same, but
+    takes as long as CALL_TIMEOUT.
+    """
+    return type(error).__name__ in _AWAY_KINDS
 
 
 def translated(error: Exception, about: str) -> HostError:
