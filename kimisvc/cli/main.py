@@ -105,7 +105,13 @@ def kimisvc() -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Given command line arguments (default: the process's own), run and exit with a status."""
-    sys.exit(main(arguments))
+    status = main(arguments)
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.stderr = None  # it is full or gone: what was done is done, and the status says it
+    sys.exit(status)
 
 
 def main(  # noqa: PLR0911 - one way out for each kind of error

@@ -43,10 +43,16 @@ def rollback(
         from kimisvc.cli.apply import applied_json, applied_text
         from kimisvc.cli.reporter import reporter
         from kimisvc.deploy.apply import Following
-        from kimisvc.deploy.rollback import to_generation
+        from kimisvc.deploy.preflight import preflight
+        from kimisvc.deploy.rollback import Restoring, to_generation
 
         following = Following.LEAVE if no_follow else Following.FOLLOW
         with reporter() as shown:
-            done = to_generation(box, number, doors.actor(), following, shown)
+            done = to_generation(
+                box,
+                Restoring(number, doors.actor(), following),
+                lambda profile: preflight(profile, box.layout.place),
+                shown,
+            )
         emit_json(applied_json(done)) if form is Form.JSON else click.echo(applied_text(done))
         return int(done.ending.outcome.exit_status)

@@ -21,6 +21,7 @@ from kimisvc.deploy.plan import Action, Plan, Standing
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.profile.problems import format_problem
+from kimisvc.profile.quantities import format_duration
 from kimisvc.records import Problem, Severity
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | 
     """Plan, look, carry out. None: what the plan was made from had changed under it."""
     since = box.history.sequence()
     plan = plan_for(box, wish.resolved, wish.units)
-    _refuse(wish, plan, checks, reporter)
+    _refuse(box, wish, plan, checks, reporter)
     previous = box.generations.sound_current()
     if plan.action is Action.NOTHING and previous is not None:
         return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
@@ -100,7 +101,10 @@ def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | 
 
 def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
     """Say so when this very profile was rolled back before: its load may be paid for nothing."""
+    accepted = box.generations.sound_accepted()
     for row in box.history.rollbacks(limit=5):
+        if row.to_generation is None or (accepted and accepted.number == row.from_generation):
+            continue  # it was kept, or has proven itself since
         try:
             before = box.generations.get(row.from_generation).resolved()
         except KimisvcError:
@@ -110,9 +114,9 @@ def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
             return
 
 
-def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
+def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
     """Raise what stands in the way. Preflight is for a load: without one the host is not asked."""
-    reasons: list[Problem] = []
+    reasons = _too_short(box, wish, plan)
     if wish.hand_edits is HandEdits.REFUSE:
         reasons += [
             Problem(
@@ -133,6 +137,33 @@ def _refuse(wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
     refusing = [one for one in reasons if one.severity is Severity.ERROR]
     if refusing:
         raise PreflightRefusedError(refusing)
+
+
+def _too_short(box: Box, wish: Wish, plan: Plan) -> list[Problem]:
+    """Say so when no load seen here would have met the deadline: "45s" typed for "45min".
+
+    Where the model is loaded anew it may load faster now, and is only warned of;
+    where it is not, the next start of the very same vLLM would be ended.
+    """
+    if plan.action in (Action.NOTHING, Action.FOLLOW):
+        return []
+    model, limit = wish.profile.vllm.model, wish.profile.service.load_timeout
+    try:
+        fastest = min(box.history.loads(model), default=0.0)
+    except KimisvcError:
+        return []  # a damaged history stops no apply
+    if limit > fastest:
+        return []
+    severity = Severity.WARNING if plan.action is Action.RESTART else Severity.ERROR
+    return [
+        Problem(
+            f"load_timeout is {format_duration(limit)}, but the fastest of the last loads of"
+            f" {model} here took {format_duration(round(fastest, 1))}: the next one would be ended"
+            " before it is ready",
+            key="service.load_timeout",
+            severity=severity,
+        )
+    ]
 
 
 def _carry_out(
@@ -156,9 +187,13 @@ def _carry_out(
             wish.profile.name, wish.actor, restarts(plan, box.layout.units), None, None,
         )  # fmt: skip
         begun = box.history.begin_apply(row)
-        restarted = switch(box, plan, generation, wish.units)
-        if plan.action is Action.RECORD:
-            box.generations.accept(generation)
+        try:
+            restarted = switch(box, plan, generation, wish.units)
+        except KimisvcError as error:
+            keep_ending(box, begun, Ending(Outcome.BROKE, error.message))
+            raise
+        except KeyboardInterrupt:
+            raise LeftAtWorkError(box.layout.instance) from None
     reporter.step(plan.why)
     if plan.action is Action.RECORD:
         ending = Ending(Outcome.RECORDED, plan.why)
@@ -206,7 +241,7 @@ def _draft(wish: Wish, checks: Checks) -> Draft:
 
 
 def _last_accepted(box: Box) -> VerdictRow | None:
-    accepted = box.generations.accepted()
+    accepted = box.generations.sound_accepted()
     if accepted is None:
         return None
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.generations import Generation, Generations
 from kimisvc.deploy.history import History
-from kimisvc.deploy.owed import BOOT_ID, owe, owed, settle_debt
+from kimisvc.deploy.owed import owe, owed, settle_debt
 from kimisvc.deploy.plan import Action, Plan, Situation, Standing, make_plan
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""
+HELD_BACK = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,6 @@ class Box:
     now: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-
-    @property
-    def boot(self) -> str:
-        """The id of this boot (random(4))."""
-        return files.read_text(Path(BOOT_ID)).strip()
 
     @property
     def generations(self) -> Generations:
@@ -66,8 +62,23 @@ def installed_units(layout: Layout) -> dict[str, str | None]:
     texts: dict[str, str | None] = {}
     for name in names:
         path = layout.installed(name)
-        texts[name] = files.read_text(path) if files.exists(path) else None
+        texts[name] = _unit_text(path) if files.exists(path) else None
     return texts
+
+
+def _unit_text(path: Path) -> str:
+    """The text of an installed unit; of what is none, a remark that no generation wrote."""
+    if path.is_symlink():
+        masked = path.readlink() == Path("/dev/null")
+        return (
+            f"# masked: it never starts until systemctl unmask {path.name}\n"
+            if masked
+            else f"# a symlink to {path.readlink()}\n"
+        )
+    try:
+        return files.read_text(path)
+    except KimisvcError as error:
+        return f"# no unit that can be read: {error.message}\n"
 
 
 def survey(box: Box, resolved: str, units: Sequence[UnitFile]) -> Situation:
@@ -77,10 +88,10 @@ def survey(box: Box, resolved: str, units: Sequence[UnitFile]) -> Situation:
     generation too, since a generation never changes.
     """
     current = box.generations.sound_current()
-    accepted = box.generations.accepted()
+    accepted = box.generations.sound_accepted()
     standing = Standing.OTHER
     wanted = {unit.name: unit.text for unit in units}
-    if current is not None and current.resolved() == resolved and _texts(current) == wanted:
+    if _resolved(current) == resolved and _texts(current) == wanted:
         standing = Standing.SAME
     elif box.generations.current_number() is None:
         standing = Standing.FIRST
@@ -102,8 +113,23 @@ def survey(box: Box, resolved: str, units: Sequence[UnitFile]) -> Situation:
         gate=box.systemd.state(names.gate),
         accepted=current is not None and accepted is not None and current.number == accepted.number,
         proven=_proven(box, service),
-        owed=owed(box.layout, box.boot),
+        owed=owed(box.layout, box.generations.current_number()),
+        enabled=not not_enabled(box, service),
     )
+
+
+def not_enabled(box: Box, service: UnitState) -> tuple[str, ...]:
+    """Given a box and its service, return which of its units would not start at boot."""
+    target = box.systemd.state(box.layout.units.target)
+    return tuple(unit.name for unit in (service, target) if unit.enabled == "disabled")
+
+
+def _resolved(generation: Generation | None) -> str | None:
+    """The resolved profile of a generation; None where it is damaged."""
+    try:
+        return generation.resolved() if generation else None
+    except KimisvcError:
+        return None
 
 
 def _texts(generation: Generation | None) -> dict[str, str]:
@@ -139,23 +165,33 @@ def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
     """Given a plan, copy each hand-edited unit aside; return the copies."""
     copies = []
     for edit in plan.hand_edits:
-        text = files.read_text(box.layout.installed(edit.unit))
         copy = box.layout.overwritten / f"{edit.unit}.{int(box.now())}"
         files.make_folder(copy.parent)
-        files.write_atomic(copy, text, mode=0o600)  # what was written by hand may be a secret
+        # What was written by hand may be a secret.
+        files.set_aside(box.layout.installed(edit.unit), copy, mode=0o600)
         copies.append(copy)
     return tuple(copies)
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C, a lost terminal and a polite kill until the switch is done."""
-    held = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    """Hold back Ctrl-C, a lost terminal and a polite kill until the switch is done.
+
+    By handlers and not by a mask: a mask holds for one thread, and a signal to
+    the process would reach the one that draws the progress. What came in
+    between is raised anew afterwards.
+    """
+    came: list[int] = []
+    before = {
+        held: signal.signal(held, lambda number, _: came.append(number)) for held in HELD_BACK
+    }
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for held, handler in before.items():
+            signal.signal(held, handler if handler is not None else signal.SIG_DFL)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def switch(
@@ -164,14 +200,17 @@ def switch(
     """Given a plan, make the generation the installed one and restart what the plan says.
 
     Return what was restarted. Whatever ends us in between, what is owed is
-    written down first and cleared last.
+    written down first and cleared last. What is only recorded is accepted at
+    once: the start that runs was proven, and nothing of it changes.
     """
     with uninterrupted():
         if restarts(plan, box.layout.units):
-            owe(box.layout, plan.action, box.boot)
+            owe(box.layout, plan.action, generation.number)
         _install(box, generation, units)
         restarted = _set_going(box, plan)
         settle_debt(box.layout)
+        if plan.action is Action.RECORD:
+            box.generations.accept(generation)
     return restarted
 
 

@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kimisvc.deploy.outcome import Applied, Ending, Evidence, Outcome, at_rest, judge
+from kimisvc.deploy.outcome import (
+    AT_WORK,
+    Applied,
+    Ending,
+    Evidence,
+    Outcome,
+    at_rest,
+    judge,
+)
 from kimisvc.deploy.record import progress_from_json
 from kimisvc.deploy.redacting import last_words
 from kimisvc.errors import KimisvcError
@@ -20,7 +28,6 @@ if TYPE_CHECKING:
     from kimisvc.records import Progress
 
 TICK = 0.2
-AT_WORK = ("activating", "deactivating")
 REST = 5.0
 """How long all must be at rest before an end without a verdict is believed (s)."""
 
@@ -74,14 +81,19 @@ def resume(box: Box, reporter: Reporter) -> Applied | None:
     if current is None:
         return None
     names = box.layout.units
-    units = [box.systemd.state(name) for name in (names.gate, names.rollback)]
+    units = [box.systemd.state(name) for name in (names.service, names.gate, names.rollback)]
     if not any(unit.job or unit.active_state in AT_WORK for unit in units):
         return None
     generation = current.number
     newest = next(iter(box.history.applies(1)), None)
     rollback = next(iter(box.history.rollbacks(limit=1)), None)
     verdict = next(iter(box.history.verdicts(limit=1)), None)
-    open_still = newest is not None and newest.ended_at is None
+    open_still = (
+        newest is not None
+        and newest.ended_at is None
+        # One that was cut off before its generation became the current one has nothing to say.
+        and newest.generation in (generation, rollback.from_generation if rollback else None)
+    )
     if newest is not None and open_still and (not verdict or verdict.sequence < newest.sequence):
         generation, since = newest.generation, newest.sequence
     elif (

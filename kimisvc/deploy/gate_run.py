@@ -99,14 +99,15 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
     generation = box.generations.current()
     if generation is None:
         raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
-    profile = generation.settings()
     service = box.systemd.state(box.layout.units.service)
     desk = Desk(box, generation, service.invocation_id, service.started_at)
     desk.write(Phase.LOADING, "starting")
-    record = _open_record(box, generation, profile, service)
-    desk.hand_over(record)
-    desk.expect(_expected_load(box, profile))
+    record = _open_record(box, generation, service)
     try:
+        profile = generation.settings()
+        record = _about(record, profile)
+        desk.hand_over(record)
+        desk.expect(_expected_load(box, profile))
         record = _prove_start(box, open_api(profile), profile, service, record, desk)
     except KimisvcError as error:
         broke = Verdict(VerdictKind.INCONCLUSIVE, f"the gate itself broke: {error.message}")
@@ -162,18 +163,24 @@ def _prove_start(
     return _closed(box, record, proof)
 
 
-def _open_record(
-    box: Box, generation: Generation, profile: Profile, service: UnitState
-) -> GateRecord:
-    target = profile.gate.decode_tok_s
+def _open_record(box: Box, generation: Generation, service: UnitState) -> GateRecord:
     return GateRecord(
         record=uuid.uuid4().hex,
         generation=generation.number,
         profile=generation.profile,
-        model=profile.vllm.model,
+        model="",
         invocation=service.invocation_id,
         service_started_at=service.started_at,
         began_at=box.now(),
+    )
+
+
+def _about(record: GateRecord, profile: Profile) -> GateRecord:
+    """Given a record and what is to be proven, return it with the model and the target."""
+    target = profile.gate.decode_tok_s
+    return replace(
+        record,
+        model=profile.vllm.model,
         floor=target.floor if target else None,
         goal=target.goal if target else None,
     )

@@ -7,6 +7,7 @@ acts on it as root.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -126,20 +127,47 @@ class Generations:
             return None
 
     def current_number(self) -> int | None:
-        """Return the number `current` points at, whatever became of that generation."""
-        return self._number(self._layout.current)
+        """Return the number `current` points at, whatever became of that generation.
+
+        None where it points nowhere: before the first, and where it is damaged.
+        """
+        try:
+            return self._number(self._layout.current)
+        except KimisvcError:
+            return None
+
+    def is_whole(self, number: int) -> bool:
+        """Given a number, say whether that generation can be restored: all of it is readable."""
+        try:
+            generation = self.get(number)
+            generation.resolved()
+            generation.units()
+        except KimisvcError:
+            return False
+        return True
 
     def wrote(self, unit: UnitFile) -> bool:
-        """Given an installed unit, say whether any generation on disk wrote it so."""
+        """Given an installed unit, say whether any generation on disk wrote it so.
+
+        The target belongs to all instances: the last that was applied wrote it.
+        """
         digest = _digest(unit.text)
-        for number in self.numbers():
+        shared = unit.name == self._layout.units.target
+        for folder in self._folders_of_all() if shared else self._folders():
             try:
-                manifest = json.loads(files.read_text(self._path(number) / MANIFEST))
+                manifest = json.loads(files.read_text(folder / MANIFEST))
                 if manifest["units"].get(unit.name) == digest:
                     return True
             except (KimisvcError, ValueError, KeyError, TypeError, AttributeError):
                 continue  # a damaged generation is no witness
         return False
+
+    def sound_accepted(self) -> Generation | None:
+        """Return the accepted generation; None where there is none, or it is damaged."""
+        try:
+            return self.accepted()
+        except KimisvcError:
+            return None
 
     def accepted(self) -> Generation | None:
         """Return the last generation that passed its gate, None if none has."""
@@ -185,6 +213,13 @@ class Generations:
         """Given a generation that passed its gate, point `accepted` at it."""
         files.switch_symlink(self._layout.accepted, self._target(generation))
 
+    def _folders(self) -> tuple[Path, ...]:
+        return tuple(self._path(number) for number in self.numbers())
+
+    def _folders_of_all(self) -> tuple[Path, ...]:
+        """Those of every instance of this box."""
+        return tuple(self._layout.place.state.glob("*/generations/[0-9]*"))
+
     def _path(self, number: int) -> Path:
         return self._layout.generations / f"{number:04d}"
 
@@ -201,7 +236,9 @@ class Generations:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise files.translated(error, link) from error
+            if error.errno != errno.EINVAL:
+                raise files.translated(error, link) from error
+            raise KimisvcError("state-damaged", f"{link} is no symlink") from error
         if target.parent != Path(self._layout.generations.name) or not target.name.isdecimal():
             raise KimisvcError(
                 "state-damaged", f"{link} points at {target}, which is no generation"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from kimisvc.deploy.outcome import Outcome
 from kimisvc.errors import KimisvcError
 from kimisvc.records import Interval, Verdict, VerdictKind
 
@@ -182,8 +183,18 @@ class History:
                 )  # fmt: skip
 
     def begin_apply(self, row: ApplyRow) -> int:
-        """Given an apply that begins, keep it and return its sequence."""
+        """Given an apply that begins, keep it and return its sequence.
+
+        One of another generation that is still open was cut off, or left by its
+        operator; nothing will decide it any more.
+        """
+        over = Outcome.SUPERSEDED
         with self._writing() as db:
+            db.execute(
+                "UPDATE applies SET ended_at = ?, outcome = ?, exit = ?"
+                " WHERE ended_at IS NULL AND generation <> ?",
+                (row.at, over.value, over.exit_status, row.generation),
+            )
             cursor = db.execute(
                 f"INSERT INTO applies VALUES ({_NEXT},?,NULL,?,?,?,?,?,NULL,NULL)",  # noqa: S608 - a constant
                 (
@@ -239,10 +250,13 @@ class History:
         """Return the newest starts, newest first."""
         return tuple(
             StartRow(*row)
-            for row in self._select(
-                "SELECT * FROM starts ORDER BY started_at DESC LIMIT ?", (limit,)
-            )
+            for row in self._select("SELECT * FROM starts ORDER BY rowid DESC LIMIT ?", (limit,))
         )
+
+    def start(self, invocation: str) -> StartRow | None:
+        """Given an invocation, return its start; None if no gate has told of it."""
+        rows = self._select("SELECT * FROM starts WHERE invocation = ?", (invocation,))
+        return StartRow(*rows[0]) if rows else None
 
     def applies(self, limit: int = 1000) -> tuple[ApplyRow, ...]:
         """Return the newest applies, newest first."""
@@ -262,14 +276,19 @@ class History:
         )
         return tuple(RollbackRow(*row) for row in rows)
 
-    def expected_load(self, model: str) -> float:
-        """Given a model, return the median of its last five loads (s); 0 if it was never seen."""
+    def loads(self, model: str) -> tuple[float, ...]:
+        """Given a model, return how long its last five loads took (s), newest first."""
         rows = self._select(
             "SELECT load_s FROM starts WHERE model = ? AND load_s IS NOT NULL"
-            " ORDER BY started_at DESC LIMIT 5",
+            " ORDER BY rowid DESC LIMIT 5",
             (model,),
         )
-        return statistics.median([row[0] for row in rows]) if rows else 0.0
+        return tuple(row[0] for row in rows)
+
+    def expected_load(self, model: str) -> float:
+        """Given a model, return the median of its last five loads (s); 0 if it was never seen."""
+        loads = self.loads(model)
+        return statistics.median(loads) if loads else 0.0
 
     # ------------------------------------------------------------- the file
 
@@ -278,14 +297,7 @@ class History:
 
         A record of the past must not stop what has to be done now.
         """
-        try:
-            self.sequence()
-        except KimisvcError as error:
-            if not isinstance(error.__cause__, sqlite3.DatabaseError) or isinstance(
-                error.__cause__, sqlite3.OperationalError
-            ):
-                raise
-        else:
+        if not self._is_damaged():
             return None
         kept = self._path.with_name(f"{self._path.name}.damaged-{int(now)}")
         with self._translated():
@@ -293,6 +305,20 @@ class History:
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
             self._path.rename(kept)
         return kept
+
+    def _is_damaged(self) -> bool:
+        """Whether it is no database, or one with broken pages. Raise KimisvcError if unknown."""
+        try:
+            said = self._select("PRAGMA quick_check(1)", ())
+            self.sequence()
+        except KimisvcError as error:
+            cause = error.__cause__
+            if isinstance(cause, sqlite3.OperationalError) and "no such" not in str(cause):
+                raise  # busy, or not to be read: that says nothing of what it holds
+            if isinstance(cause, sqlite3.DatabaseError):
+                return True
+            raise
+        return any(row[0] != "ok" for row in said)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kimisvc.records import UnitState
 
 
+AT_WORK = ("activating", "deactivating", "reloading")
+"""States in which systemd does or awaits something; a crash may end in a start anew."""
+
+
 class Outcome(Enum):
     """What became of an apply; its words in JSON, history and metrics."""
 
@@ -31,6 +35,8 @@ class Outcome(Enum):
     ROLLED_BACK = "rolled-back"
     NOT_RESTORED = "not-restored"
     STOPPED = "stopped"
+    BROKE = "broke"
+    SUPERSEDED = "superseded"
 
     @property
     def exit_status(self) -> ExitStatus:
@@ -40,6 +46,8 @@ class Outcome(Enum):
             Outcome.ROLLED_BACK: ExitStatus.ROLLED_BACK,
             Outcome.NOT_RESTORED: ExitStatus.NOT_RESTORED,
             Outcome.STOPPED: ExitStatus.FAILED,
+            Outcome.BROKE: ExitStatus.FAILED,
+            Outcome.SUPERSEDED: ExitStatus.FAILED,
         }.get(self, ExitStatus.DONE)
 
 
@@ -91,10 +99,15 @@ def judge(seen: Evidence) -> Ending | None:
         return Ending(Outcome.ACCEPTED, verdict.verdict.reason, verdict)
     if verdict is not None and verdict.verdict.kind is VerdictKind.INCONCLUSIVE:
         return Ending(Outcome.INCONCLUSIVE, verdict.verdict.reason, verdict)
-    if seen.rollback.active_state == "failed":
-        broke = "the rollback unit itself failed: see journalctl -u " + seen.rollback.name
+    if _rollback_failed(seen.rollback):
+        broke = f"the rollback unit itself failed: see journalctl -u {seen.rollback.name}"
         return Ending(Outcome.NOT_RESTORED, broke, verdict)
     return None
+
+
+def _rollback_failed(rollback: UnitState) -> bool:
+    """Whether it failed: it is then tried again every minute, for as long as that takes."""
+    return rollback.active_state == "failed" or rollback.sub_state == "auto-restart"
 
 
 def _counts(verdict: VerdictRow) -> bool:
@@ -104,10 +117,8 @@ def _counts(verdict: VerdictRow) -> bool:
 
 def at_rest(seen: Evidence) -> bool:
     """Whether none of the units does or awaits anything, so that no more evidence can come."""
-    idle = ("inactive", "failed")
-    return all(
-        unit.active_state in idle and not unit.job for unit in (seen.gate, seen.rollback)
-    ) and not (seen.service.job or seen.service.active_state == "activating")
+    units = (seen.service, seen.gate, seen.rollback)
+    return not any(unit.job or unit.active_state in AT_WORK for unit in units)
 
 
 def _after_rollback(
@@ -138,7 +149,7 @@ def _after_rollback(
     if again is not None and again.sequence > rollback.sequence:
         why = f"{failed}; {back} was restored and failed too: {again.reason}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
-    if seen.rollback.active_state == "failed":
+    if _rollback_failed(seen.rollback):
         why = f"{failed}; the rollback unit failed: see journalctl -u {seen.rollback.name}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     return None

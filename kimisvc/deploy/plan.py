@@ -74,6 +74,7 @@ class Situation:
     accepted: bool
     proven: bool = True
     owed: Action | None = None
+    enabled: bool = True
 
 
 def make_plan(situation: Situation, wanted: Sequence[UnitFile]) -> Plan:
@@ -91,15 +92,12 @@ def _decide(  # noqa: PLR0911 - a list of cases, each with its answer
     now: Situation, units: Sequence[UnitComparison]
 ) -> tuple[Action, str]:
     changed = {u.name for u in units if u.change in (Change.CHANGED, Change.NEW)}
-    if now.names.service in changed:
-        first = now.standing is Standing.FIRST
-        return Action.RESTART, "first install" if first else "the unit of vLLM changes"
-    if now.owed is Action.RESTART:
-        return Action.RESTART, "an apply before this one was cut off before its restart"
-    if now.service.active_state not in ("active", "activating", "reloading"):
-        return Action.RESTART, f"the service is {now.service.active_state}"
-    if now.names.gate in changed or now.owed is Action.GATE:
+    if why := _why_restart(now, changed):
+        return Action.RESTART, why
+    if now.names.gate in changed:
         return Action.GATE, "what the gate asks for changes"
+    if now.owed is Action.GATE:
+        return Action.GATE, "an apply before this one was cut off before its gate"
     if now.gate.active_state in ("activating", "active", "deactivating"):
         if now.standing is Standing.SAME:
             return Action.FOLLOW, "the gate is at work on this profile"
@@ -110,7 +108,21 @@ def _decide(  # noqa: PLR0911 - a list of cases, each with its answer
         return Action.GATE, "the start that runs is not proven"
     if now.standing is Standing.OTHER or any(u.change is not Change.SAME for u in units):
         return Action.RECORD, "nothing that runs depends on what changes"
+    if not now.enabled:
+        return Action.RECORD, "it runs and is accepted, but was disabled: it starts at boot again"
     return Action.NOTHING, "this profile runs and is accepted"
+
+
+def _why_restart(now: Situation, changed: set[str]) -> str:
+    """Why the model has to be loaded anew; empty where what runs can stay."""
+    if now.names.service in changed:
+        first = now.standing is Standing.FIRST
+        return "first install" if first else "the unit of vLLM changes"
+    if now.owed is Action.RESTART:
+        return "an apply before this one was cut off before its restart"
+    if now.service.active_state not in ("active", "activating", "reloading"):
+        return f"the service is {now.service.active_state}"
+    return ""
 
 
 def _hand_edits(now: Situation, wished: Mapping[str, str]) -> tuple[HandEdit, ...]:

@@ -7,7 +7,7 @@ gate differs, the model stays loaded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Following, keep_ending, wait_for
@@ -16,15 +16,31 @@ from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Outcome
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.redacting import last_words
-from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError
 from kimisvc.host import files
-from kimisvc.records import OnFail
+from kimisvc.records import OnFail, Severity
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.generations import Generation
+    from kimisvc.records import Problem, Profile, UnitState
+
+EXITED = 1
+"""CLD_EXITED of sigaction(2): the process ended by itself, with a status."""
+OPTION_REFUSED = 2
+"""argparse's status for an option that vLLM refuses; RestartPreventExitStatus= of the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """What an operator wants restored (None: the last accepted before what runs), and how."""
+
+    number: int | None
+    actor: str
+    following: Following = Following.FOLLOW
 
 
 def for_unit(box: Box) -> RollbackRow | None:
@@ -32,8 +48,8 @@ def for_unit(box: Box) -> RollbackRow | None:
 
     None: nothing has failed on the current generation. A failure of the one
     before can be reported after a new apply began, and a gate that was killed
-    has shown nothing. What is restored does not depend on the history; where
-    that cannot be written, KimisvcError is raised after the restore.
+    has shown nothing. What is restored does not depend on the history: where
+    that cannot be written, the row says so and is returned all the same.
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
@@ -43,7 +59,7 @@ def for_unit(box: Box) -> RollbackRow | None:
         if not _has_failed(box):
             return None
         why = _failure(box, current)
-        accepted = box.generations.accepted()
+        accepted = _proven(box, current)
         obstacle = _obstacle(box, current, accepted)
         if obstacle or accepted is None:
             row = RollbackRow(box.now(), current, None, f"{why}; {obstacle}")
@@ -53,34 +69,54 @@ def for_unit(box: Box) -> RollbackRow | None:
             kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in restored.copies)
             row = RollbackRow(box.now(), current, accepted.number, why + kept)
             outcome = Outcome.ROLLED_BACK
-        box.history.mend(box.now())
-        box.history.add_rollback(row)
-        box.history.close_applies(current, box.now(), outcome.value, outcome.exit_status)
+        try:
+            box.history.mend(box.now())
+            box.history.add_rollback(row)
+            box.history.close_applies(current, box.now(), outcome.value, outcome.exit_status)
+        except KimisvcError as error:
+            return replace(row, reason=f"{row.reason}; not kept in history: {error.message}")
         return row
 
 
 def to_generation(
-    box: Box, number: int | None, actor: str, following: Following, reporter: Reporter
+    box: Box,
+    wish: Restoring,
+    preflight: Callable[[Profile], tuple[Problem, ...]],
+    reporter: Reporter,
 ) -> Applied:
-    """Given a number (None: the last accepted before this one), restore it and follow its gate."""
+    """Given a wish, restore its generation and follow the gate.
+
+    Raise PreflightRefusedError where the host would not run it any more (its
+    model was removed, say): what runs now is not stopped for that.
+    """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
         with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
             box.history.mend(box.now())
             previous = box.generations.current_number()
+            number = wish.number
             target = box.generations.get(number) if number is not None else _earlier(box, previous)
+            _refuse(box, target, preflight)
             since = box.history.sequence()
             reporter.step(f"restoring generation {target.label}")
             row = ApplyRow(
-                box.now(), None, target.number, previous, target.profile, actor, (), None, None
+                box.now(), None, target.number, previous, target.profile, wish.actor, (), None, None
             )
             begun = box.history.begin_apply(row)
             restored = _restore(box, target)
-            if restored.action is Action.RECORD:
-                box.generations.accept(target)
-        ending = wait_for(box, target, restored.action, since, following, reporter)
+        ending = wait_for(box, target, restored.action, since, wish.following, reporter)
         keep_ending(box, begun, ending)
         return Applied(ending, target.number, previous, restored.restarted, None, restored.copies)
+
+
+def _refuse(
+    box: Box, target: Generation, preflight: Callable[[Profile], tuple[Problem, ...]]
+) -> None:
+    if plan_for(box, target.resolved(), target.units()).action is not Action.RESTART:
+        return
+    reasons = [p for p in preflight(target.settings()) if p.severity is Severity.ERROR]
+    if reasons:
+        raise PreflightRefusedError(reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +136,52 @@ def _restore(box: Box, target: Generation) -> _Restored:
     return _Restored(plan.action, switch(box, plan, target, units), copies)
 
 
+def _proven(box: Box, current: int) -> Generation | None:
+    """The last accepted one; where that is damaged, the newest other that was proven."""
+    accepted = box.generations.sound_accepted()
+    if accepted is not None and box.generations.is_whole(accepted.number):
+        return accepted
+    if not box.layout.accepted.is_symlink():
+        return None
+    try:
+        others = _proven_before(box, current)
+    except KimisvcError:
+        return None  # the history is gone as well
+    return box.generations.get(others[-1]) if others else None
+
+
 def _earlier(box: Box, current: int | None) -> Generation:
     """The last accepted one, or, where that is what runs, the accepted one before it."""
-    accepted = box.generations.accepted()
-    if accepted is not None and accepted.number != current:
+    accepted = box.generations.sound_accepted()
+    if (
+        accepted is not None
+        and accepted.number != current
+        and box.generations.is_whole(accepted.number)
+    ):
         return accepted
-    here = current or 0
-    proven = {v.generation for v in box.history.verdicts() if v.accepted}
-    earlier = sorted((proven & set(box.generations.numbers())) - {here})
+    earlier = _proven_before(box, current or 0)
     if not earlier:
         raise KimisvcError(
             "nothing-to-restore",
-            f"no other generation of {box.layout.instance} was ever accepted",
+            f"no other generation of {box.layout.instance} was ever accepted and is whole",
             hint="kimisvc history shows what there is; --to N takes any of them",
         )
-    before = [number for number in earlier if number < here]
-    return box.generations.get((before or earlier)[-1])
+    return box.generations.get(earlier[-1])
+
+
+def _proven_before(box: Box, here: int) -> list[int]:
+    """The other generations that were proven and are whole: those after `here` first, then newest last."""
+    proven = {v.generation for v in box.history.verdicts() if v.accepted}
+    recorded = Outcome.RECORDED.value
+    proven |= {a.generation for a in box.history.applies() if a.outcome == recorded}
+    whole = sorted(number for number in proven - {here} if box.generations.is_whole(number))
+    return [n for n in whole if n > here] + [n for n in whole if n < here]
 
 
 def _obstacle(box: Box, current: int, accepted: Generation | None) -> str:
     """Why nothing is restored; empty when something can be."""
+    if accepted is None and box.layout.accepted.is_symlink():
+        return "the last accepted generation is damaged, so there is nothing to go back to"
     if accepted is None:
         return "no generation was ever accepted, so there is nothing to go back to"
     if accepted.number == current and is_installed(box, accepted):
@@ -135,26 +197,41 @@ def _has_failed(box: Box) -> bool:
     """Whether the service gave up, or the gate ended with FAIL; systemd knows, whatever the disk.
 
     A unit that failed and has a job is being started anew, by an apply that
-    came in between: what failed was the one before. A service that is inactive
-    was stopped by somebody, who meant it.
+    came in between: what failed was the one before.
     """
     names = box.layout.units
     service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
-    if service.active_state == "failed" and not service.job:
+    if _gave_up(service):
         return True
     said_fail = gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
     return said_fail and not gate.job
 
 
+def _gave_up(service: UnitState) -> bool:
+    """Whether systemd gave the service up, and not somebody stopped it.
+
+    With Restart=always a service only fails for good after an automatic restart
+    that was one too many, or with the status that prevents one. One that failed
+    without either was stopped and ended badly (killed at the timeout): whoever
+    stopped it meant it, as with one that is inactive.
+    """
+    if service.active_state != "failed" or service.job:
+        return False
+    refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
+    return refused or service.restarts > 0
+
+
 def _failure(box: Box, current: int) -> str:
     service = box.systemd.state(box.layout.units.service)
-    if service.active_state == "failed":
+    if _gave_up(service):
         # systemd counts the restart that the start limit refused as one too.
         starts = max(1, service.restarts)
         how = (
             f"the service gave up after {starts} start{'s' if starts > 1 else ''}"
             f" ({service.result}, exit status {service.exec_main_status})"
         )
+        if service.drop_ins:
+            how += f"; with drop-ins: {', '.join(service.drop_ins)}"
         words = last_words(box, service)
         return f"{how}; its last words: {words}" if words else how
     try:

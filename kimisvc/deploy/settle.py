@@ -6,7 +6,8 @@ it counts only for the current generation and for the start that runs now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed
@@ -17,13 +18,19 @@ from kimisvc.deploy.plan import Action
 from kimisvc.deploy.record import GateRecord, record_from_json
 from kimisvc.deploy.redacting import of_box, redacted_record
 from kimisvc.errors import KimisvcError
-from kimisvc.host import files
-from kimisvc.records import VerdictKind
+from kimisvc.host import files, processes
+from kimisvc.host.processes import LISTENING
+from kimisvc.records import Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kimisvc.records import Verdict
+
+class _Place(Enum):
+    """Whether a record is the newest that was left: an older one may be kept, not accepted."""
+
+    NEWEST = "newest"
+    EARLIER = "earlier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +51,27 @@ def settle(box: Box) -> Settled:
     files.make_folder(box.layout.runtime)
     settled = Settled(note="the gate left no record")
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
-        for path in _records(box):
-            settled = _take(box, path)
+        records = _records(box)
+        for path in records:
+            last = _Place.NEWEST if path == records[-1] else _Place.EARLIER
+            settled = _take(box, path, last)
         files.remove(box.layout.progress)  # nobody takes it for what the next gate does
+    if _was_overtaken(box):
+        box.systemd.restart(box.layout.units.gate)
     return settled
+
+
+def _was_overtaken(box: Box) -> bool:
+    """Whether the service was started anew after this gate was, so that no gate looks at that start.
+
+    A start of the gate that is asked for while we are still at work (this runs
+    as its ExecStopPost=) is taken for the one that is just ending, and lost.
+    """
+    names = box.layout.units
+    service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
+    if service.active_state not in ("active", "activating", "reloading"):
+        return False
+    return service.sub_state == "auto-restart" or gate.started_monotonic < service.started_monotonic
 
 
 def _records(box: Box) -> tuple[Path, ...]:
@@ -56,14 +80,17 @@ def _records(box: Box) -> tuple[Path, ...]:
     return tuple(sorted(left, key=lambda path: path.lstat().st_mtime))
 
 
-def _take(box: Box, path: Path) -> Settled:
+def _take(box: Box, path: Path, place: _Place) -> Settled:
     try:
         record = redacted_record(record_from_json(files.read_untrusted(path)), of_box(box))
     except KimisvcError as error:
         files.remove(path)
         return Settled(note=error.message)
+    record = _of_our_own(box, record)
     verdict = record.proof.verdict if record.proof else None
-    refusal = _accept(box, record) if verdict and verdict.kind.accepted else "nothing proven"
+    refusal = "nothing proven"
+    if verdict is not None and verdict.kind.accepted:
+        refusal = _accept(box, record) if place is _Place.NEWEST else "a later gate has judged"
     box.history.add_record(record, Accepted.NO if refusal else Accepted.YES)
     files.remove(path)
     if verdict is None:
@@ -74,6 +101,30 @@ def _take(box: Box, path: Path) -> Settled:
     return Settled(verdict, refusal if verdict.kind.accepted else "")
 
 
+def _of_our_own(box: Box, record: GateRecord) -> GateRecord:
+    """Given a good record, make it inconclusive if another than our service has the port.
+
+    A server that was there first, or came while ours loaded, answers the gate as
+    well as ours would; whose socket it is only root can see.
+    """
+    if record.proof is None or not record.proof.verdict.kind.accepted:
+        return record
+    current = box.generations.current()
+    if current is None:
+        return record
+    vllm = current.settings().vllm
+    owners = [o for o in processes.port_owners(vllm.port, vllm.host) if o.doing == LISTENING]
+    ours = box.layout.units.service
+    strangers = [str(owner) for owner in owners if owner.unit != ours]
+    if owners and not strangers:
+        return record
+    who = " and ".join(strangers) or "nobody any more"
+    why = f"what answered on port {vllm.port} is not {ours} but {who}; nothing is known of ours"
+    return replace(
+        record, proof=replace(record.proof, verdict=Verdict(VerdictKind.INCONCLUSIVE, why))
+    )
+
+
 def _accept(box: Box, record: GateRecord) -> str:
     """Accept, or say why not. The count of starts begins anew: they are tries for one proof."""
     names = box.layout.units
@@ -82,7 +133,7 @@ def _accept(box: Box, record: GateRecord) -> str:
         return f"not accepted: generation {record.generation} is not the current one any more"
     if box.systemd.state(names.service).invocation_id != record.invocation:
         return "not accepted: the start that was proven runs no more"
-    if owed(box.layout, box.boot) is Action.RESTART or not is_installed(box, current):
+    if owed(box.layout, current.number) is Action.RESTART or not is_installed(box, current):
         return "not accepted: what was proven is not what the units on disk say"
     box.generations.accept(current)
     box.systemd.reset_failed(names.service)

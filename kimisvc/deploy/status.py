@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import Box, installed_units
+from kimisvc.deploy.box import Box, installed_units, not_enabled
 from kimisvc.deploy.follow import read_progress
+from kimisvc.deploy.owed import owed
 from kimisvc.errors import KimisvcError
+from kimisvc.host import files
 from kimisvc.records import Phase, UnitFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import RollbackRow, StartRow, VerdictRow
     from kimisvc.records import Progress, UnitState
@@ -58,34 +58,47 @@ def read_status(box: Box) -> Status:
     if progress is not None and progress.invocation != service.invocation_id:
         progress = None
     troubles = list(drift(box, current, service))
-    if current is None and box.generations.current_number() is not None:
+    if current is None and box.layout.current.is_symlink():
         number = box.generations.current_number()
         troubles.append(f"generation {number}, the current one, is damaged: apply a profile")
-    starts, verdicts, rollbacks = _past(box, troubles)
+    elif current is None and files.exists(box.layout.current):
+        troubles.append(f"{box.layout.current} is no symlink: remove it and apply a profile")
+    if owed(box.layout, box.generations.current_number()) is not None:
+        troubles.append("an apply was cut off before its restart: apply the profile again")
+    start, verdict, last_rollback = _past(box, service, troubles)
+    rollback = box.systemd.state(names.rollback)
+    if rollback.active_state == "failed" or rollback.sub_state == "auto-restart":
+        troubles.append(f"the rollback failed: see journalctl -u {names.rollback}")
     return Status(
         instance=box.layout.instance,
         current=current,
         accepted=_accepted(box, troubles),
         service=service,
         gate=gate,
-        rollback=box.systemd.state(names.rollback),
+        rollback=rollback,
         progress=progress,
-        start=next((s for s in starts if s.invocation == service.invocation_id), None),
-        verdict=next((v for v in verdicts if v.invocation == service.invocation_id), None),
-        last_rollback=next(iter(rollbacks), None),
+        start=start,
+        verdict=verdict,
+        last_rollback=last_rollback,
         drift=tuple(troubles),
     )
 
 
 def _past(
-    box: Box, troubles: list[str]
-) -> tuple[Sequence[StartRow], Sequence[VerdictRow], Sequence[RollbackRow]]:
+    box: Box, service: UnitState, troubles: list[str]
+) -> tuple[StartRow | None, VerdictRow | None, RollbackRow | None]:
+    """What history says of the start that runs, and the newest rollback."""
     history = box.history
     try:
-        return history.starts(limit=20), history.verdicts(limit=20), history.rollbacks(limit=1)
+        verdicts = history.verdicts(limit=20)
+        return (
+            history.start(service.invocation_id),
+            next((v for v in verdicts if v.invocation == service.invocation_id), None),
+            next(iter(history.rollbacks(limit=1)), None),
+        )
     except KimisvcError as error:
         troubles.append(f"the history cannot be read: {error.message}")
-        return (), (), ()
+        return None, None, None
 
 
 def _accepted(box: Box, troubles: list[str]) -> Generation | None:
@@ -114,6 +127,9 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
             found.append(f"{unit.name} is that of another generation")
         elif text != unit.text:
             found.append(f"{unit.name} was edited by hand")
+    found += [
+        f"{name} is disabled: it would not start at boot" for name in not_enabled(box, service)
+    ]
     if service.needs_reload:
         found.append("systemd runs older units than those on disk (daemon-reload needed)")
     return tuple(found)

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -123,6 +124,22 @@ def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+    except OSError as error:
+        raise translated(error, path) from error
+
+
+def set_aside(path: Path, copy: Path, mode: int) -> None:
+    """Given a file, copy it as it is to another place; what is no plain file is moved there.
+
+    Raise HostError if that fails.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            path.rename(copy)
+            return
+        handle = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with path.open("rb") as source, os.fdopen(handle, "wb") as target:
+            shutil.copyfileobj(source, target)
     except OSError as error:
         raise translated(error, path) from error
 

@@ -133,6 +133,7 @@ class Stage:
         for suffix in ("-rollback", "-gate", ""):
             unit = f"kimisvc-{self.instance}{suffix}.service"
             self.sandbox.run("systemctl", "disable", "--now", unit, check=False)
+            self.sandbox.run("systemctl", "reset-failed", unit, check=False)
 
 
 def _env(value: Any) -> str:

@@ -109,6 +109,8 @@ def test_a_clock_that_jumps_back_hides_no_verdict() -> None:
         (replace(evidence(), gate=replace(INACTIVE, job=7)), False),
         (replace(evidence(), rollback=replace(INACTIVE, active_state="activating")), False),
         (replace(evidence(), service=replace(ACTIVE, active_state="activating")), False),
+        (replace(evidence(), service=replace(ACTIVE, active_state="deactivating")), False),
+        (replace(evidence(), service=replace(ACTIVE, active_state="reloading")), False),
         (replace(evidence(), service=replace(INACTIVE, job=7)), False),
     ],
 )
@@ -126,4 +128,6 @@ def test_exit_statuses_of_outcomes() -> None:
         Outcome.ROLLED_BACK: ExitStatus.ROLLED_BACK,
         Outcome.NOT_RESTORED: ExitStatus.NOT_RESTORED,
         Outcome.STOPPED: ExitStatus.FAILED,
+        Outcome.BROKE: ExitStatus.FAILED,
+        Outcome.SUPERSEDED: ExitStatus.FAILED,
     }
