@@ -14,11 +14,14 @@ from kimisvc.records import Installation
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kimisvc.deploy.box import Box
     from kimisvc.host.systemd import Systemd
     from kimisvc.host.vllm_api import VllmApi
+    from kimisvc.profile.knowledge.court import Sight
     from kimisvc.profile.loader import Checked
-    from kimisvc.records import Profile, UnitFile
+    from kimisvc.records import Profile, UnitFile, VllmKnowledge
 
 DEFAULT_INSTANCE = "kimi"
 API_KEY = "VLLM_API_KEY"
@@ -55,10 +58,40 @@ def box(systemd: Systemd, instance: str) -> Box:
 
 
 def checked(path: str) -> Checked:
-    """Given a profile's path, or the name of a shipped one, return what checking it found."""
+    """Given a profile's path, or its bare name, return what checking it found.
+
+    It is judged by the vLLM that it names, where that is here to be asked.
+    """
+    from kimisvc.profile.knowledge.court import judged
     from kimisvc.profile.loader import check
 
-    return check(find_profile(path), shipped("profiles"))
+    seen = sight()
+    return check(find_profile(path), shipped("profiles"), lambda draft: judged(draft, seen))
+
+
+def sight() -> Sight:
+    """Return what the judges of a profile may see of this box."""
+    from kimisvc.profile.knowledge.court import Sight
+
+    return Sight(vllm=knowledge, config=model_config)
+
+
+def model_config(model: str) -> Mapping[str, object] | None:
+    """Given a model, return what its config.json says; None where there is none to read."""
+    from kimisvc.host.checkpoint import BadJson, read_json
+
+    if not model.startswith("/"):
+        return None  # a name on a hub: what it says is vLLM's to fetch
+    found = read_json(Path(model) / "config.json")
+    return None if isinstance(found, BadJson) else found
+
+
+def knowledge(executable: Path) -> VllmKnowledge:
+    """Given the vllm program, return what it knows; where it cannot be asked, what ships."""
+    from kimisvc.host import vllm_binary
+    from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+
+    return vllm_binary.knowledge(executable, vllm_binary.cache_folder()) or shipped_knowledge()
 
 
 def find_profile(path: str) -> Path:

@@ -24,6 +24,7 @@ from kimisvc.errors import (
 
 COMMANDS = {
     "check": ("profile", "Check a profile: every problem at once, nothing touched."),
+    "explain": ("explain", "Every setting of a profile: from where, what it does, its risk."),
     "render": ("profile", "Print the systemd units a profile becomes."),
     "profiles": ("profiles", "List profiles: which fit this host, and how fast each was here."),
     "diff": ("profile", "Show what apply would change on this box."),

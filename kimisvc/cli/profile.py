@@ -32,8 +32,9 @@ def usable(found: Checked) -> Profile:
 def check(profile: str, form: Form) -> int:
     """Check PROFILE: every problem at once, with file, line and key. Touches nothing.
 
-    PROFILE is a file, or the name of a shipped profile (cpu_smollm2, baseline,
-    ll_ring). Exit status 0: sound; 3: refused.
+    Judged by the vLLM it names, which is asked once per version what it knows.
+    PROFILE is a file, or a name that `kimisvc profiles` lists. Exit status 0:
+    sound; 3: refused.
     """
     found = doors.checked(profile)
     refused = found.profile is None

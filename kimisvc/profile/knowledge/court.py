@@ -1,0 +1,42 @@
+"""All judges of the free tables, asked in one order: what `check` adds to a profile's own rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.knowledge import judge, vllm_options, vllm_variables
+from kimisvc.profile.knowledge.models import model_findings
+from kimisvc.profile.knowledge.option_risk import option_risk
+from kimisvc.profile.knowledge.risk import risk_findings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kimisvc.profile.problems import Finding
+    from kimisvc.records import Profile, VllmKnowledge
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the judges may see of the box: the vLLM that will run, and its model's config.json.
+
+    Both are doors that a caller opens; `config` gives None where there is none to read.
+    """
+
+    vllm: Callable[[Path], VllmKnowledge]
+    config: Callable[[str], Mapping[str, object] | None]
+
+
+def judged(draft: Profile, sight: Sight) -> Iterator[Finding]:
+    """Given a profile and what may be seen, yield all that NCCL, CUDA or vLLM would make of it.
+
+    Keys that are spoiled already are missing in the draft, so they are not judged twice.
+    """
+    vllm = sight.vllm(Path(draft.vllm.executable))
+    yield from judge.variable_findings(draft)
+    yield from vllm_variables.variable_findings(draft, vllm)
+    yield from vllm_options.option_findings(draft, vllm)
+    yield from model_findings(draft, sight.config(draft.vllm.model), vllm)
+    yield from risk_findings(draft, option_risk)

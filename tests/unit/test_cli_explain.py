@@ -1,0 +1,99 @@
+"""explain: what will really run, and who said so."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kimisvc.cli.main import main
+from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MINE = """schema = 1
+extends = "ll_ring.toml"
+name = "mine"
+
+[service]
+starts = 1
+
+[env]
+NCCL_DEBUG = "WARN"
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    file = tmp_path / "mine.toml"
+    file.write_text(MINE)
+    assert main(["explain", str(file), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["settings"]
+    return {f"{row['table']}.{row['key']}".strip("."): row for row in rows}
+
+
+def test_each_setting_has_its_origin(settings: dict[str, Any]) -> None:
+    where = {
+        key: (row["origin"], row["file"].rpartition("/")[2], row["line"])
+        for key, row in settings.items()
+    }
+    assert where["service.starts"] == ("profile", "mine.toml", 6)
+    assert where["env.NCCL_DEBUG"] == ("profile", "mine.toml", 9)
+    assert where["env.NCCL_ALGO"][:2] == ("extends", "ll_ring.toml")
+    assert where["args.tensor-parallel-size"][:2] == ("extends", "baseline.toml")
+    assert where["golden[0].expect"][:2] == ("extends", "baseline.toml")
+    assert where["service.restart_delay"] == ("default of kimisvc", "", 0)
+    assert where["env.VLLM_NO_USAGE_STATS"] == ("default of kimisvc", "", 0)
+    assert where["args.max-num-seqs"] == ("default of vLLM", "", 0)
+
+
+def test_each_setting_says_what_it_becomes_and_risks(settings: dict[str, Any]) -> None:
+    algo = settings["env.NCCL_ALGO"]
+    assert algo["becomes"] == 'Environment="NCCL_ALGO=Ring"'
+    assert algo["judgement"]["risk"] == "safe-ish"
+    assert algo["judgement"]["source"]
+    assert settings["args.tensor-parallel-size"]["becomes"] == "--tensor-parallel-size 8"
+    assert settings["service.starts"]["becomes"] == "StartLimitBurst=, StartLimitIntervalSec="
+    assert all(row["does"] for key, row in settings.items() if not key.startswith("env."))
+
+
+def test_every_option_of_vllm_is_told_once(settings: dict[str, Any]) -> None:
+    told = {key.removeprefix("args.") for key in settings if key.startswith("args.")}
+    owned = {"host", "port", "served-model-name", "model"}
+    assert told == set(shipped_knowledge().options) - owned
+
+
+def test_defaults_are_shown_where_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(MINE)
+    assert main(["explain", str(file)]) == 0
+    short = capsys.readouterr().out
+    assert "mine: judged by vLLM" in short
+    assert "restart_delay" not in short
+    assert "defaults are not shown: kimisvc explain --all" in short
+    assert main(["explain", str(file), "--all"]) == 0
+    assert "restart_delay" in capsys.readouterr().out
+
+
+def test_what_is_refused_is_not_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every judge is asked: NCCL, vLLM's options and variables, the model's shape, the risk."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        MINE
+        + 'NCCL_BUFFSIZE = "16M"\nNCCL_PORTO = "LL"\nVLLM_USE_V1_TYPO = "1"\n'
+        + 'NCCL_P2P_LEVEL = "SYS"\n[args]\nmax-model-lenght = 4096\nswap-space = 12\n'
+        + "tensor-parallel-size = 7\n"
+    )
+    assert main(["explain", str(file)]) == 3
+    said = capsys.readouterr().err
+    for words in (
+        "env.NCCL_BUFFSIZE", "Did you mean NCCL_PROTO", "max-model-len", "swap-space",
+        "env.NCCL_P2P_LEVEL", "hardware.gpus" if "hardware.gpus" in said else "tensor-parallel-size",
+    ):  # fmt: skip
+        assert words in said
