@@ -7,6 +7,7 @@ OpenMetrics, whichever the scraper asks for.
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,7 @@ class Served:
 def serve(made: CollectorRegistry, address: Address, tls: Tls | None = None) -> Served:
     """Given a registry and where to listen, serve it in threads. Raise HostError if that fails."""
     try:
+        _check(tls)
         server, thread = start_http_server(
             address.port,
             address.host,
@@ -142,3 +144,13 @@ def serve(made: CollectorRegistry, address: Address, tls: Tls | None = None) -> 
         server.server_close()
 
     return Served(int(server.server_port), close)
+
+
+def _check(tls: Tls | None) -> None:
+    """Raise OSError before anything is bound: the library would leave its socket behind."""
+    if tls is None:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.certificate, tls.key)
+    if tls.client_ca is not None:
+        context.load_verify_locations(tls.client_ca)

@@ -133,7 +133,9 @@ class Fleet:
         self._say("")
         before = self._watched
         fresh = {
-            n: _Watched.of(Layout(self._place, n), self._every) for n in there if n not in before
+            n: _Watched.of(Layout(self._place, n), self._every, self._states)
+            for n in there
+            if n not in before
         }
         self._watched = {name: before.get(name) or fresh[name] for name in there}
         for name, one in before.items():

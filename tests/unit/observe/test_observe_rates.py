@@ -1,0 +1,195 @@
+"""Live speed and stalls: arithmetic over made-up engines, whose true figures are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimisvc.observe.rates import PATIENCE, WINDOW, Reading, Window, grown, live
+from kimisvc.records import EngineCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kimisvc.observe.rates import Live
+
+STEP = 5.0
+
+
+def reading(at: float, tokens: float, running: float = 1, **more: float) -> Reading:
+    """An engine that makes one token a stream and iteration."""
+    values = {"requests_finished": 0.0, "decode_seconds": 0.0, "waiting": 0.0, "iterations": tokens}
+    born = more.pop("born", 1.0)
+    counters = EngineCounters(generation_tokens=tokens, running=running, **{**values, **more})
+    return Reading(at, counters, born)
+
+
+def seen(readings: Iterable[Reading]) -> Live:
+    window = Window()
+    for one in readings:
+        window = grown(window, one)
+    return live(window)
+
+
+def steady(speed: float, streams: int, seconds: float = 60.0) -> list[Reading]:
+    """Streams that run all the time; the counters show whole tokens only."""
+    moments = [n * STEP for n in range(int(seconds / STEP) + 1)]
+    return [reading(at, float(int(at * speed) * streams), streams, iterations=at) for at in moments]
+
+
+@pytest.mark.parametrize("speed", [14.7, 41.3, 81.9, 203.1])
+@pytest.mark.parametrize("streams", [1, 3, 64])
+def test_a_steady_stream_of_a_minute_is_within_one_per_cent(speed: float, streams: int) -> None:
+    found = seen(steady(speed, streams))
+    assert found.decode_tok_s == pytest.approx(speed, rel=0.01)
+    assert found.total_tok_s == pytest.approx(speed * streams, rel=0.01)
+    assert not found.stalled
+
+
+def test_one_reading_says_nothing_of_speed() -> None:
+    found = seen([reading(0.0, 500.0)])
+    assert found.decode_tok_s is None
+    assert found.total_tok_s is None
+
+
+def test_an_idle_engine_has_a_total_of_zero_and_no_speed() -> None:
+    found = seen([reading(at, 500.0, running=0) for at in (0.0, 5.0, 10.0)])
+    assert found.total_tok_s == 0.0
+    assert found.decode_tok_s is None
+    assert not found.stalled
+
+
+def test_speed_goes_as_soon_as_the_engine_is_idle_though_the_window_holds_tokens() -> None:
+    busy = steady(50.0, 1, 20.0)
+    found = seen([*busy, reading(25.0, 1100.0, 0, requests_finished=1.0),
+                  reading(30.0, 1100.0, 0, requests_finished=1.0)])  # fmt: skip
+    assert (found.decode_tok_s, found.total_tok_s) == (None, 0.0)
+
+
+def test_old_speed_leaves_the_window() -> None:
+    slow = steady(10.0, 1, 60.0)
+    last = slow[-1]
+    fast = [reading(last.at + n * STEP, 600 + n * STEP * 100) for n in range(1, 8)]
+    assert seen([*slow, *fast]).decode_tok_s == pytest.approx(100.0, rel=0.01)
+    assert WINDOW == 30.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("generation_tokens", 3.0), ("iterations", 0.0), ("requests_finished", 0.0)],
+)
+def test_a_counter_that_fell_begins_a_new_window(name: str, value: float) -> None:
+    before = [
+        reading(0.0, 900.0, requests_finished=5.0),
+        reading(5.0, 1000.0, requests_finished=5.0),
+    ]
+    fell = reading(10.0, 1100.0, requests_finished=5.0)
+    fell = replace(fell, counters=replace(fell.counters, **{name: value}))
+    found = seen([*before, fell])
+    assert (found.decode_tok_s, found.total_tok_s) == (None, None)
+
+
+def test_a_server_that_was_restarted_and_overtook_its_former_counters_begins_a_new_window() -> None:
+    before = [reading(0.0, 0.0), reading(5.0, 100.0)]
+    assert seen([*before, reading(10.0, 5000.0, born=2.0)]).total_tok_s is None
+    after = [reading(10.0, 5000.0, born=2.0), reading(15.0, 5250.0, born=2.0)]
+    assert seen([*before, *after]).decode_tok_s == pytest.approx(50.0)
+
+
+def test_a_clock_that_stands_begins_a_new_window() -> None:
+    assert seen([reading(5.0, 0.0), reading(5.0, 100.0)]).total_tok_s is None
+
+
+def test_intervals_in_which_requests_end_or_wait_are_left_out_where_there_are_steady_ones() -> None:
+    readings = [
+        reading(0.0, 0.0, 1),
+        reading(5.0, 250.0, 1),
+        reading(10.0, 500.0, 1),
+        reading(15.0, 900.0, 4),  # three came in between
+        reading(20.0, 1300.0, 1, requests_finished=3.0),  # and went
+        reading(25.0, 1400.0, 1, requests_finished=3.0, waiting=2.0),
+    ]
+    assert seen(readings).decode_tok_s == pytest.approx(50.0)
+
+
+def test_without_a_steady_interval_the_trapezoid_speaks() -> None:
+    readings = [
+        reading(0.0, 0.0, 2),
+        reading(5.0, 450.0, 4, requests_finished=1.0),
+        reading(10.0, 900.0, 2, requests_finished=4.0),
+    ]
+    assert seen(readings).decode_tok_s == pytest.approx(900 / (3 * 5 + 3 * 5))
+
+
+def test_requests_shorter_than_the_sampling_leave_the_speed_unsaid() -> None:
+    readings = [reading(n * STEP, n * 100.0, 0, requests_finished=float(n)) for n in range(4)]
+    found = seen(readings)
+    assert found.decode_tok_s is None
+    assert found.total_tok_s == pytest.approx(20.0)
+
+
+def test_reading_a_long_prompt_is_no_slow_decode() -> None:
+    readings = [
+        reading(0.0, 0.0, 0, iterations=0.0),
+        reading(5.0, 0.0, 1, iterations=2.0),
+        reading(10.0, 0.0, 1, iterations=4.0),
+        reading(15.0, 100.0, 1, iterations=110.0),  # the first tokens: half prompt, half decode
+        reading(20.0, 350.0, 1, iterations=360.0),
+        reading(25.0, 600.0, 1, iterations=610.0),
+    ]
+    assert seen(readings[:3]).decode_tok_s is None
+    assert seen(readings).decode_tok_s == pytest.approx(50.0)
+
+
+def test_iterations_that_stand_while_requests_run_are_a_stall_after_the_patience() -> None:
+    hung = [reading(n * STEP, 100.0, 1) for n in range(int(PATIENCE / STEP) + 1)]
+    assert not seen(hung).stalled
+    assert seen([*hung, reading(hung[-1].at + STEP, 100.0, 1)]).stalled
+
+
+def test_requests_that_only_wait_can_stall_too() -> None:
+    hung = [reading(n * STEP, 100.0, 0, waiting=3.0) for n in range(int(PATIENCE / STEP) + 2)]
+    assert seen(hung).stalled
+
+
+def test_busy_is_not_stalled() -> None:
+    """No token for minutes, 200 requests wait: but the engine steps."""
+    busy = [reading(n * STEP, 100.0, 64, waiting=200.0, iterations=float(n)) for n in range(100)]
+    assert not seen(busy).stalled
+
+
+def test_an_idle_time_and_a_first_step_end_a_stall() -> None:
+    hung = [reading(n * STEP, 100.0, 1) for n in range(20)]
+    assert not seen([*hung, reading(100.0, 100.0, 0)]).stalled
+    assert not seen([*hung, reading(100.0, 101.0, 1)]).stalled
+    assert not seen([*hung, reading(100.0, 100.0, 1, born=2.0)]).stalled
+
+
+counts = st.integers(0, 10**9).map(float)
+anything = st.builds(
+    Reading,
+    at=st.floats(0, 1e6),
+    counters=st.builds(
+        EngineCounters,
+        generation_tokens=counts, requests_finished=counts, decode_seconds=counts,
+        iterations=counts, running=st.integers(0, 300).map(float),
+        waiting=st.integers(0, 300).map(float),
+    ),
+    born=st.sampled_from([0.0, 1.0]),
+)  # fmt: skip
+
+
+@given(st.lists(anything, min_size=1, max_size=12))
+def test_whatever_a_server_says_no_speed_is_negative(readings: list[Reading]) -> None:
+    window = Window()
+    for one in sorted(readings, key=lambda r: r.at):
+        window = grown(window, one)
+        found = live(window)
+        for speed in (found.decode_tok_s, found.total_tok_s):
+            assert speed is None or 0 <= speed < float("inf")
+        covered = window.readings[-1].at - window.readings[min(1, len(window.readings) - 1)].at
+        assert covered <= WINDOW

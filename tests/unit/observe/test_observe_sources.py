@@ -1,0 +1,325 @@
+"""Each source read into its view, from a real state folder, a real history, a made-up server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from observe_support import PROFILE, unit
+
+from kimisvc.deploy.generations import Draft, Generations
+from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
+from kimisvc.deploy.layout import Layout
+from kimisvc.deploy.record import GateRecord
+from kimisvc.deploy.status import drift
+from kimisvc.errors import HostError, KimisvcError
+from kimisvc.host.vllm_page import Page
+from kimisvc.observe import sources
+from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView
+from kimisvc.observe.sources import EngineReader, FilesReader, HistoryReader, units_view
+from kimisvc.records import Installation, UnitFile, VllmSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kimisvc.records import Profile, UnitState
+
+PAGE = (Path(__file__).parent / "captured" / "0.32.0-idle.txt").read_text()
+RESOLVED = """schema = 1
+name = "mine"
+[vllm]
+executable = "/opt/vllm/bin/vllm"
+model = "/srv/models/Kimi"
+[gate]
+decode_tok_s = ">40~50"
+"""
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    place = Installation(
+        tmp_path / "kimisvc", tmp_path / "units", tmp_path / "state", tmp_path / "run"
+    )
+    place.units.mkdir()
+    return Layout(place, "kimi")
+
+
+def generation(layout: Layout) -> None:
+    """Write the next generation, install its units, make it current and accepted."""
+    units = tuple(UnitFile(name, f"# {name}\n") for name in
+                  (layout.units.service, layout.units.gate, layout.units.rollback,
+                   layout.units.target))  # fmt: skip
+    generations = Generations(layout)
+    made = generations.add(Draft("mine", RESOLVED, RESOLVED, units, {"vllm": "0.32.0"}), 900.0)
+    for one in units:
+        layout.installed(one.name).write_text(one.text)
+    generations.make_current(made)
+    generations.accept(made)
+
+
+def nothing_said() -> Mapping[str, UnitState]:
+    return {}
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_files_before_the_first_apply(layout: Layout) -> None:
+    assert FilesReader(layout, nothing_said).read() == FilesView()
+
+
+def test_files_of_a_generation(layout: Layout) -> None:
+    generation(layout)
+    view = FilesReader(layout, nothing_said).read()
+    assert view.current is not None
+    assert view.profile is not None
+    assert (view.current.number, view.accepted, view.drift) == (1, 1, ())
+    assert view.profile.gate.decode_tok_s is not None
+    assert view.profile.gate.decode_tok_s.floor == 40
+    assert len(view.digest) == 64
+
+
+def test_files_are_read_anew_only_where_they_changed(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation(layout)
+    reader = FilesReader(layout, nothing_said)
+    first = reader.read()
+    calls: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        return drift(*given)
+
+    monkeypatch.setattr(sources, "drift", counted)
+    assert reader.read() == first
+    assert calls == []
+    layout.installed(layout.units.gate).write_text("# edited\n")
+    assert reader.read().drift == (f"{layout.units.gate} was edited by hand",)
+    layout.installed(layout.units.gate).unlink()
+    assert reader.read().drift == (f"{layout.units.gate} is missing",)
+    assert len(calls) == 2
+
+
+def test_the_next_generation_is_seen(layout: Layout) -> None:
+    generation(layout)
+    reader = FilesReader(layout, nothing_said)
+    reader.read()
+    generation(layout)
+    view = reader.read()
+    assert view.current is not None
+    assert (view.current.number, view.accepted) == (2, 2)
+
+
+def test_a_reload_that_systemd_wants_is_drift(layout: Layout) -> None:
+    generation(layout)
+    states: dict[str, UnitState] = {}
+    reader = FilesReader(layout, lambda: states)
+    assert reader.read().drift == ()
+    states[layout.units.service] = unit(layout.units.service, needs_reload=True)
+    assert len(reader.read().drift) == 1
+
+
+def test_progress_is_read_each_time(layout: Layout) -> None:
+    generation(layout)
+    reader = FilesReader(layout, nothing_said)
+    assert reader.read().progress is None
+    layout.gate.mkdir(parents=True)
+    layout.progress.write_text(
+        '{"phase": "loading", "generation": 1, "invocation": "x", "started_at": 1.0,'
+        ' "updated_at": 2.0, "done": 3, "total": 64}'
+    )
+    told = reader.read().progress
+    assert told is not None
+    assert (told.done, told.total) == (3, 64)
+
+
+def test_damaged_state_is_a_failure_each_time_and_mends(layout: Layout) -> None:
+    generation(layout)
+    reader = FilesReader(layout, nothing_said)
+    manifest = layout.current / "manifest.json"
+    manifest.chmod(0o644)
+    whole = manifest.read_text()
+    manifest.write_text("{")
+    for _ in range(2):
+        with pytest.raises(KimisvcError):
+            reader.read()
+    manifest.write_text(whole)
+    assert reader.read().current is not None
+
+
+# ------------------------------------------------------------------ history
+
+
+def record(invocation: str, load_s: float) -> GateRecord:
+    return GateRecord(
+        record=f"r-{invocation}", generation=1, profile="mine", model="/srv/models/Kimi",
+        invocation=invocation, service_started_at=1000.0, began_at=1000.0, ready_at=1100.0,
+        load_s=load_s, vllm_version="0.32.0",
+    )  # fmt: skip
+
+
+def test_no_history_before_the_first_generation_is_an_empty_one(layout: Layout) -> None:
+    assert HistoryReader(layout).read() == HistoryView()
+
+
+def test_a_history_that_was_removed_is_a_failure(layout: Layout) -> None:
+    generation(layout)
+    with pytest.raises(HostError) as error:
+        HistoryReader(layout).read()
+    assert error.value.code == "history-missing"
+
+
+def test_history_is_counted(layout: Layout) -> None:
+    history = History(layout.history)
+    for outcome in ("accepted", "accepted", "rolled-back", ""):
+        sequence = history.begin_apply(ApplyRow(1.0, None, 1, None, "mine", "root", (), None, None))
+        if outcome:
+            history.end_apply(sequence, 2.0, outcome, 0)
+    history.add_rollback(RollbackRow(3.0, 2, 1, "slow"))
+    history.add_rollback(RollbackRow(4.0, 2, None, "slow"))
+    for name, load in (("a", 100.0), ("b", 300.0), ("c", 200.0)):
+        history.add_record(record(name, load), Accepted.NO)
+    reader = HistoryReader(layout)
+    view = reader.read()
+    assert view.applies["accepted"] == 2
+    assert view.applies["rolled-back"] == 1
+    assert view.rollbacks == {"yes": 1, "no": 1}
+    assert view.starts_total == 3
+    assert view.expected_load == {"/srv/models/Kimi": 200.0}
+    assert reader.read() is view
+    history.add_rollback(RollbackRow(5.0, 3, 1, "wrong"))
+    assert reader.read().rollbacks["yes"] == 2
+
+
+def test_a_history_that_is_no_database_is_a_failure_each_time(layout: Layout) -> None:
+    layout.history.parent.mkdir(parents=True)
+    layout.history.write_bytes(b"no database at all" * 100)
+    reader = HistoryReader(layout)
+    for _ in range(2):
+        with pytest.raises(KimisvcError):
+            reader.read()
+
+
+# ------------------------------------------------------------------ vLLM
+
+
+class Server:
+    """Answers with one page after the other; an error is raised."""
+
+    def __init__(self, *said: str | HostError) -> None:
+        self.said = list(said)
+        self.asked: list[tuple[str, int]] = []
+        self.now = 0.0
+
+    def __call__(self, host: str, port: int, timeout: float) -> Page:
+        del timeout
+        self.asked.append((host, port))
+        self.now += 5.0
+        one = self.said.pop(0)
+        if isinstance(one, HostError):
+            raise one
+        return Page(self.now, one)
+
+
+REFUSED, LATE = HostError("connection-refused", ""), HostError("timeout", "")
+SERIES = "vllm:generation_tokens_total{"
+
+
+def page(tokens: float, running: float = 1.0) -> str:
+    lines = []
+    for line in PAGE.splitlines():
+        series = line.rpartition(" ")[0]
+        if line.startswith(SERIES):
+            lines.append(f"{series} {tokens}")
+        elif line.startswith("vllm:num_requests_running{"):
+            lines.append(f"{series} {running}")
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def read(server: Server, profile: Profile | None = PROFILE) -> list[EngineView]:
+    reader = EngineReader(lambda: profile, server)
+    return [reader.read() for _ in range(len(server.said))]
+
+
+def test_an_engine_is_measured_over_its_pages() -> None:
+    views = read(Server(page(100), page(350), page(600)))
+    assert all(view.reachable and view.missing == () for view in views)
+    assert views[-1].live is not None
+    assert views[-1].live.decode_tok_s == pytest.approx(50.0)
+
+
+def test_several_engines_are_summed() -> None:
+    def both(tokens: float) -> str:
+        return page(tokens) + "\n" + page(tokens).replace('engine="0"', 'engine="1"')
+
+    views = read(Server(both(100), both(350)))
+    assert views[-1].live is not None
+    assert views[-1].live.total_tok_s == pytest.approx(100.0)
+    assert views[-1].live.decode_tok_s == pytest.approx(50.0)
+
+
+def test_a_server_that_is_not_there_is_a_fact() -> None:
+    assert read(Server(REFUSED)) == [EngineView()]
+
+
+def test_after_a_silence_a_new_window_begins() -> None:
+    views = read(Server(page(100), REFUSED, page(5000)))
+    assert views[-1].live is not None
+    assert views[-1].live.total_tok_s is None
+
+
+def test_one_that_is_there_and_gives_no_page_is_a_failure_and_begins_a_new_window() -> None:
+    server = Server(page(100), LATE, page(5000))
+    reader = EngineReader(lambda: PROFILE, server)
+    reader.read()
+    with pytest.raises(HostError):
+        reader.read()
+    found = reader.read()
+    assert found.live is not None
+    assert found.live.total_tok_s is None
+
+
+def test_a_server_without_statistics_is_reachable_and_breaks_the_contract() -> None:
+    (view,) = read(Server("python_info 1\n"))
+    assert view.reachable
+    assert view.live is None
+    assert view.missing
+
+
+def test_nothing_is_asked_before_there_is_a_profile() -> None:
+    server = Server(page(1))
+    assert read(server, None) == [EngineView()]
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("", "127.0.0.1"), ("10.0.0.7", "10.0.0.7")],
+)
+def test_a_server_that_listens_everywhere_is_asked_here(host: str, asked: str) -> None:
+    server = Server(page(1))
+    read(server, replace(PROFILE, vllm=VllmSettings("/x", "/m", host=host, port=8123)))
+    assert server.asked == [(asked, 8123)]
+
+
+# ------------------------------------------------------------------ systemd
+
+
+def test_units_of_an_instance_are_picked_out(layout: Layout) -> None:
+    names = sources.unit_names(layout)
+    states = {name: unit(name) for name in names}
+    view = units_view(layout, states)
+    assert view is not None
+    assert view.service.name == layout.units.service
+    assert view.canary is not None
+    gone = replace(states[names[3]], load_state="not-found")
+    view = units_view(layout, {**states, names[3]: gone})
+    assert view is not None
+    assert view.canary is None
+    del states[layout.units.gate]
+    assert units_view(layout, states) is None
