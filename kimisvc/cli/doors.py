@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
 from kimisvc.records import Installation
@@ -91,7 +93,11 @@ def knowledge(executable: Path) -> VllmKnowledge:
     from kimisvc.host import vllm_binary
     from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
 
-    return vllm_binary.knowledge(executable, vllm_binary.cache_folder()) or shipped_knowledge()
+    def asking() -> None:
+        click.echo(f"kimisvc: asking {executable} what it knows, once per version", err=True)
+
+    cache = vllm_binary.cache_folder()
+    return vllm_binary.knowledge(executable, cache, asking=asking) or shipped_knowledge()
 
 
 def find_profile(path: str) -> Path:

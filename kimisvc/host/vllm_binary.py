@@ -23,7 +23,7 @@ from kimisvc.host.vllm_inspect import QUESTIONS, ask
 from kimisvc.records import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ASK_TIMEOUT = 120.0
 """A cold start of vLLM's imports may take a minute (s)."""
@@ -65,8 +65,15 @@ def vllm_version(executable: Path, timeout: float = ASK_TIMEOUT) -> str | None:
     return match[1] if done.status == 0 and match else None
 
 
+def nothing() -> None:
+    """Do nothing: nobody is told that a question takes its time."""
+
+
 def knowledge(
-    executable: Path, cache: Path | None, timeout: float = ASK_TIMEOUT
+    executable: Path,
+    cache: Path | None,
+    timeout: float = ASK_TIMEOUT,
+    asking: Callable[[], None] = nothing,
 ) -> VllmKnowledge | None:
     """Given the vllm program and a folder for answers, return what that vLLM knows.
 
@@ -74,7 +81,8 @@ def knowledge(
     or takes longer than `timeout` (s). Asked once per version and installation;
     `cache` None keeps no answer. Where `cache` may not be written the answer is
     kept in the user's own folder. A kept answer that is broken, somebody
-    else's, or of another vLLM is as none. Never raises.
+    else's, or of another vLLM is as none. `asking` is called before a question
+    that takes many seconds. Never raises.
     """
     installed = _installed(executable)
     if installed is None:
@@ -86,6 +94,7 @@ def knowledge(
         kept = _kept(folder / name, key)
         if kept is not None:
             return kept
+    asking()
     told = ask(installed.python, installed.packages, timeout)
     known = _understood(told)
     if known is not None:

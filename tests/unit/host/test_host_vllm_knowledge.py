@@ -133,10 +133,13 @@ def test_asking_sees_no_secret_and_leaves_nothing(
 
 def test_it_is_asked_once(place: Path, tmp_path: Path) -> None:
     program = environment(place)
-    first = knowledge(program, tmp_path / "cache")
+    asked: list[str] = []
+    cache = tmp_path / "cache"
+    first = knowledge(program, cache, asking=lambda: asked.append("once"))
     (place / "bin" / "python3").unlink()  # no way to ask again
     assert first is not None
-    assert knowledge(program, tmp_path / "cache") == first
+    assert knowledge(program, cache, asking=lambda: asked.append("twice")) == first
+    assert asked == ["once"]
     assert knowledge(program, tmp_path / "other") is None
 
 
