@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--overwrite", is_flag=True, help="Overwrite hand-edited units; a copy is kept.")
 @click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
+@click.option("--restart", is_flag=True, help="Load the model anew even if nothing changed.")
 @as_json
-def apply(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: Form) -> int:
+def apply(
+    profile: str, dry_run: bool, overwrite: bool, no_follow: bool, restart: bool, form: Form
+) -> int:
     """Make PROFILE the running service of this box, proven, or roll back.
 
     Checks the profile and the host, installs the units, restarts only what
@@ -34,7 +37,7 @@ def apply(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: F
     throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
     connection, leaves the gate at work: `kimisvc status --follow` shows it again.
     """
-    from kimisvc.deploy.apply import Following, HandEdits, Wish
+    from kimisvc.deploy.apply import Following, HandEdits, Reload, Wish
     from kimisvc.host.systemd import Systemd
     from kimisvc.profile.resolved import to_toml
 
@@ -48,6 +51,7 @@ def apply(profile: str, dry_run: bool, overwrite: bool, no_follow: bool, form: F
         actor=doors.actor(),
         hand_edits=HandEdits.OVERWRITE if overwrite else HandEdits.REFUSE,
         following=Following.LEAVE if no_follow else Following.FOLLOW,
+        reload=Reload.ALWAYS if restart else Reload.IF_CHANGED,
     )
     if not dry_run:
         doors.need_root("apply")
@@ -64,12 +68,13 @@ def _apply(box: Box, wish: Wish, form: Form) -> int:
     from kimisvc.deploy.apply import apply as carry_out
 
     with reporter() as shown:
-        done = carry_out(box, wish, _checks(box), shown)
+        done = carry_out(box, wish, checks(box), shown)
     emit_json(applied_json(done)) if form is Form.JSON else click.echo(applied_text(done))
     return int(done.ending.outcome.exit_status)
 
 
-def _checks(box: Box) -> Checks:
+def checks(box: Box) -> Checks:
+    """Given a box, return the real checks of it."""
     from kimisvc.deploy.apply import Checks
     from kimisvc.deploy.host_facts import facts, prepare
     from kimisvc.deploy.preflight import preflight
@@ -86,9 +91,9 @@ def _checks(box: Box) -> Checks:
 
 def _show_plan(box: Box, wish: Wish, form: Form) -> None:
     from kimisvc.cli.plan import plan_text
-    from kimisvc.deploy.box import plan_for
+    from kimisvc.deploy.apply import plan_of
 
-    plan = plan_for(box, wish.resolved, wish.units)
+    plan = plan_of(box, wish)
     current = box.generations.sound_current()
     if form is Form.JSON:
         emit_json(planned_json(plan, current, box))

@@ -8,7 +8,7 @@ do the work, and an operator who leaves changes nothing.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,14 @@ class Following(Enum):
     LEAVE = "leave"
 
 
+class Reload(Enum):
+    """What is to be done anew although nothing that is wanted has changed."""
+
+    IF_CHANGED = "no more than changed"
+    PROVE = "the gate; the model stays loaded"
+    ALWAYS = "vLLM, and so its gate"
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What is to be applied: a checked profile and what it becomes, before the box is asked."""
@@ -56,6 +64,7 @@ class Wish:
     actor: str
     hand_edits: HandEdits = HandEdits.REFUSE
     following: Following = Following.FOLLOW
+    reload: Reload = Reload.IF_CHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +89,33 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
         damaged = box.history.mend(box.now())
         if damaged is not None:
             reporter.step(f"warning: the history is damaged; kept as {damaged}, a new one begins")
-        while True:
-            done = _try(box, wish, checks, reporter)
-            if done is not None:
-                return done
-            reporter.step("the box changed meanwhile (a rollback?); looking again")
+        return bring_about(box, wish, checks, reporter)
+
+
+def bring_about(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
+    """Given a wish, do as `apply` does, for who holds the lock of operators already."""
+    while True:
+        done = _try(box, wish, checks, reporter)
+        if done is not None:
+            return done
+        reporter.step("the box changed meanwhile (a rollback?); looking again")
+
+
+def plan_of(box: Box, wish: Wish) -> Plan:
+    """Given a wish, return what bringing it about would do, with what is to be done anew."""
+    plan = plan_for(box, wish.resolved, wish.units)
+    running = (Action.NOTHING, Action.RECORD)
+    if wish.reload is Reload.ALWAYS and plan.action is not Action.RESTART:
+        return replace(plan, action=Action.RESTART, why="a restart is asked for")
+    if wish.reload is Reload.PROVE and plan.action in running:
+        return replace(plan, action=Action.GATE, why="a new proof is asked for")
+    return plan
 
 
 def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | None:
     """Plan, look, carry out. None: what the plan was made from had changed under it."""
     since = box.history.sequence()
-    plan = plan_for(box, wish.resolved, wish.units)
+    plan = plan_of(box, wish)
     _refuse(box, wish, plan, checks, reporter)
     previous = box.generations.sound_current()
     if plan.action is Action.NOTHING and previous is not None:
@@ -173,7 +198,7 @@ def _carry_out(
     checks.prepare()
     draft = _draft(wish, checks)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
-        if plan_for(box, wish.resolved, wish.units) != plan:
+        if plan_of(box, wish) != plan:
             return None
         previous, was = box.generations.sound_current(), box.generations.current_number()
         copies = keep_copies(box, plan)
