@@ -36,7 +36,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_ALWAYS = _words("password passwd passphrase secret secrets apikey credentials authorization")
+_ALWAYS = _words("password passwd passphrase psk secret secrets apikey credentials authorization")
 """A name that ends in one of these holds a secret, or where one is."""
 _OF_A_KEY = _words(
     "api access secret private signing encryption account license master service auth ssh"

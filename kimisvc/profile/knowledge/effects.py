@@ -154,6 +154,17 @@ def _protocol_not_used(profile: Profile) -> Iterator[_Idle]:
             )
 
 
+def _nothing_left_out(profile: Profile) -> Iterator[_Idle]:
+    """NCCL leaves LL128 alone over PCIe by itself: to allow the two others changes nothing."""
+    allowed = allowed_protocols(profile.env.get("NCCL_PROTO", ""))
+    both = frozenset({"LL", "Simple"})
+    if profile.hardware.link is Link.PCIE and allowed and set(allowed.values()) == {both}:
+        yield _Idle(
+            ["NCCL_PROTO"],
+            "has no effect: over PCIe NCCL uses LL and Simple, and chooses between them by size",
+        )
+
+
 def _cap_above_found(profile: Profile) -> Iterator[_Idle]:
     if profile.hardware.link is not Link.PCIE or any(profile.env.get(name) for name in _FLOORS):
         return
@@ -226,6 +237,7 @@ RULES: tuple[Callable[[Profile], Iterator[_Idle]], ...] = (
     _no_network,
     _p2p_not_used,
     _protocol_not_used,
+    _nothing_left_out,
     _cap_above_found,
     _nothing_logged,
     _other_all_reduce,

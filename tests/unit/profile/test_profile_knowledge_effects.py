@@ -49,6 +49,8 @@ def told(draft: Profile) -> dict[str, str]:
         ({"NCCL_PROTO": "LL", "NCCL_BUFFSIZE": "8192"}, "NCCL_BUFFSIZE", "allows LL only"),
         ({"NCCL_PROTO": "Simple", "NCCL_LL_BUFFSIZE": "8192"}, "NCCL_LL_BUFFSIZE", "Simple only"),
         ({"NCCL_LL128_BUFFSIZE": "8192"}, "NCCL_LL128_BUFFSIZE", "alone over PCIe"),
+        ({"NCCL_PROTO": "^LL128"}, "NCCL_PROTO", "NCCL uses LL and Simple"),
+        ({"NCCL_PROTO": "Simple,LL"}, "NCCL_PROTO", "chooses between them"),
         ({"NCCL_MAX_NCHANNELS": "16"}, "NCCL_MAX_NCHANNELS", "NCCL finds 2 to 4 channels"),
         ({"NCCL_MAX_CTAS": "8"}, "NCCL_MAX_CTAS", "it is a cap"),
         ({"NCCL_NVLS_ENABLE": "1"}, "NCCL_NVLS_ENABLE", "without NVLink"),
@@ -79,7 +81,6 @@ def test_idle_values_are_told_on_eight_gpus_over_pcie(
     "env",
     [
         {},
-        {"NCCL_PROTO": "LL,Simple", "NCCL_BUFFSIZE": "8388608"},
         {"NCCL_PROTO": "LL;allgather:simple", "NCCL_BUFFSIZE": "8388608"},
         {"NCCL_PROTO": "allreduce:LL", "NCCL_BUFFSIZE": "8388608"},
         {"NCCL_BUFFSIZE": "8388608"},

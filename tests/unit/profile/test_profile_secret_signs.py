@@ -63,7 +63,7 @@ def test_a_token_is_known_by_its_looks_wherever_it_stands(token: str, what: str)
         "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "WANDB_API_KEY", "PGPASSWORD", "MY_SECRET",
         "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "S3_ACCESS_KEY_ID", "apiKey", "hf-token", "X-Api-Key",
         "client_secret", "GPG_PASSPHRASE", "TOKEN_2", "SECRET_B64", "SSH_PRIVATE_KEY", "accessToken",
-        "Proxy-Authorization", "TOKEN", "APIKEY", "ENCRYPTION_KEY", "mysql_passwd",
+        "Proxy-Authorization", "TOKEN", "APIKEY", "ENCRYPTION_KEY", "mysql_passwd", "NCCL_PSK",
     ],
 )  # fmt: skip
 def test_a_name_that_only_secrets_have_makes_one_of_any_value(name: str) -> None:
