@@ -80,6 +80,7 @@ def exporter(
 def _serve(
     where: Address, interval: float, cert: Path | None, key: Path | None, client_ca: Path | None
 ) -> int:
+    from kimisvc.host import notify
     from kimisvc.observe.exporter import Tls, registry, serve
     from kimisvc.observe.fleet import Fleet
 
@@ -93,6 +94,7 @@ def _serve(
         served = serve(registry(fleet.scenes, __version__), where, tls)
         scheme = "https" if tls else "http"
         click.echo(f"kimisvc: metrics at {scheme}://{where}/metrics", err=True)
+        notify.ready()
         ended.wait()
         served.close()
     finally:
