@@ -94,6 +94,76 @@ def commands_inside(stage: Stage, box: Box) -> None:
     tell("apply, beyond systemctl restart and a curl loop (load 1 s)", more, 1.0)
 
 
+EXPORTER = """
+import glob, http.client, json, subprocess, sys, time
+PORT, SCRAPES, MANY, SECONDS = 9464, 1000, 100_000, 60
+unit = ["systemctl", "show", "-p", "MainPID", "--value", "kimisvc-exporter.service"]
+main = int(subprocess.run(unit, capture_output=True, text=True, check=True).stdout)
+
+def apart():
+    return [int(pid) for path in glob.glob(f"/proc/{main}/task/*/children")
+            for pid in open(path).read().split()]
+
+def memory(pid, kind):
+    return int(next(l for l in open(f"/proc/{pid}/smaps_rollup") if l.startswith(kind)).split()[1]) / 1024
+
+def used(pid):
+    words = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / 100
+
+def scrape():
+    begun = time.perf_counter()
+    line = http.client.HTTPConnection("127.0.0.1", PORT)
+    line.request("GET", "/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+    page = line.getresponse().read()
+    line.close()
+    return time.perf_counter() - begun, page
+
+def look():
+    return {"rss": memory(main, "Rss:"), "pss": memory(main, "Pss:"),
+            "apart_rss": sum(memory(pid, "Rss:") for pid in apart()),
+            "apart_pss": sum(memory(pid, "Pss:") for pid in apart())}
+
+time.sleep(15)
+began = [used(pid) for pid in (main, *apart())]
+time.sleep(SECONDS)
+ended = [used(pid) for pid in (main, *apart())]
+times = sorted(scrape()[0] for _ in range(SCRAPES))
+told = {"p50": times[SCRAPES // 2], "p99": times[SCRAPES * 99 // 100], "max": times[-1],
+        "cpu": sum(ended) - sum(began), "cpu_seconds": SECONDS, **look()}
+for _ in range(MANY):
+    scrape()
+print(json.dumps({**told, "after": look(), "bytes": len(scrape()[1])}))
+"""
+EXPORTER_INSTANCES = ("one", "two", "three", "four")
+SCRAPE_P50, SCRAPE_P99 = 0.003, 0.010
+RESIDENT_MIB, CPU_PERCENT = 45.0, 0.5
+
+
+def exporter_figures(box: Box) -> None:
+    """Measure the exporter with four instances: scrapes, memory, processor, growth."""
+    stages = [Stage(box, name) for name in EXPORTER_INSTANCES]
+    for stage in stages:
+        stage.apply(stage.profile("watched"))
+    box.run("kimisvc", "exporter", "--install")
+    told = json.loads(box.run("python3", "-c", EXPORTER, timeout=1200.0).stdout)
+    after = told["after"]
+    tell("exporter, 4 instances: a scrape, p50 of 1,000", told["p50"], SCRAPE_P50)
+    tell("exporter, 4 instances: a scrape, p99 of 1,000", told["p99"], SCRAPE_P99)
+    cpu = 100 * told["cpu"] / told["cpu_seconds"]
+    sys.stdout.write(
+        f"exporter: {told['bytes']} bytes a page; resident {told['rss']:.1f} MiB and"
+        f" {told['apart_rss']:.1f} MiB apart (what they share counted once:"
+        f" {told['pss'] + told['apart_pss']:.1f} MiB), aim {RESIDENT_MIB:g} MiB\n"
+        f"exporter: after 100,000 scrapes {after['rss']:.1f} MiB and {after['apart_rss']:.1f} MiB,"
+        f" aim no growth: {after['rss'] - told['rss'] + after['apart_rss'] - told['apart_rss']:+.1f}\n"
+        f"exporter: {cpu:.2f} % of a core at 5 s sampling, not scraped, aim {CPU_PERCENT:g} %\n"
+    )
+    box.run("kimisvc", "exporter", "--uninstall")
+    for stage in stages:
+        stage.stop()
+
+
 def beyond_requests(stage: Stage, box: Box) -> float:
     """Return the time from the gate's first sight of readiness to its verdict, less its requests."""
     text = box.run(
@@ -121,13 +191,14 @@ def main() -> None:
     sys.stdout.writelines(f"{line}\n" for line in figures())
     reason = why_not("system")
     if reason:
-        sys.stdout.write(f"left out: status, apply, gate: {reason}\n")
+        sys.stdout.write(f"left out: status, apply, gate, exporter: {reason}\n")
         return
     box = Box(f"bench-{os.getpid()}")
     box.start()
     try:
         set_the_stage(box)
         commands_inside(Stage(box, "bench"), box)
+        exporter_figures(box)
     finally:
         box.stop()
 
