@@ -1,186 +1,114 @@
-"""The history of one instance, in SQLite: starts, verdicts, samples, applies, rollbacks.
+"""The history of one instance: starts, verdicts, samples, applies, rollbacks, canaries, benches.
 
-Only root writes (apply, settle, rollback); anyone may read, so that `status`
-needs no sudo: nothing is written here that was not redacted before. The write-ahead
-log keeps what was committed through kill -9 and a full disk. What came after
-what is told by `sequence`, one count over all tables: clocks jump. A reader who may
-not write the folder cannot open a write-ahead log that no writer holds open;
-then no writer is at work, and the file is read as it lies.
+Only root writes (apply, settle, rollback, canary, bench); anyone may read, so
+that `status` needs no sudo: nothing is written here that was not redacted
+before. What came after what is told by `sequence`, one count over all tables:
+clocks jump. The file itself is in history_file.py, its tables in
+history_schema.py, what is asked of them in history_queries.py, its rows in
+history_rows.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 import statistics
-from dataclasses import dataclass
-from enum import Enum
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from kimisvc.deploy.history_file import HistoryFile
+from kimisvc.deploy.history_queries import (
+    APPLY,
+    BENCH,
+    BENCH_COLUMNS,
+    CANARY,
+    CANARY_COLUMNS,
+    FIGURES,
+    OF_PROFILE,
+    ROLLBACK,
+    START,
+    VERDICT,
+)
+from kimisvc.deploy.history_rows import (
+    Accepted,
+    ApplyRow,
+    BenchRow,
+    CanaryResult,
+    CanaryRow,
+    Facts,
+    Pruned,
+    RollbackRow,
+    StartFigures,
+    StartRow,
+    VerdictRow,
+    Which,
+    apply_row,
+    bench_row,
+    canary_row,
+    figures_of,
+    start_row,
+    verdict_row,
+)
+from kimisvc.deploy.history_schema import NEXT
 from kimisvc.deploy.outcome import Outcome
-from kimisvc.errors import KimisvcError
-from kimisvc.records import Interval, Verdict, VerdictKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
+    from sqlite3 import Connection
 
     from kimisvc.deploy.record import GateRecord
 
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE starts (
-    invocation TEXT PRIMARY KEY, generation INTEGER NOT NULL, profile TEXT NOT NULL,
-    model TEXT NOT NULL, started_at REAL NOT NULL, ready_at REAL, load_s REAL, vllm_version TEXT
-) STRICT;
-CREATE TABLE verdicts (
-    record TEXT PRIMARY KEY, sequence INTEGER NOT NULL UNIQUE,
-    invocation TEXT NOT NULL REFERENCES starts,
-    generation INTEGER NOT NULL, profile TEXT NOT NULL, at REAL NOT NULL,
-    verdict TEXT NOT NULL, reason TEXT NOT NULL, decode_tok_s REAL, decode_low REAL,
-    decode_high REAL, ttft_s REAL, engine_decode_tok_s REAL, floor REAL, goal REAL,
-    notes TEXT NOT NULL, golden TEXT NOT NULL, accepted INTEGER NOT NULL
-) STRICT;
-CREATE TABLE samples (
-    record TEXT NOT NULL REFERENCES verdicts, run INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
-    completion_tokens INTEGER NOT NULL, decode_tok_s REAL NOT NULL, ttft_s REAL NOT NULL,
-    chunks INTEGER NOT NULL, engine_decode_tok_s REAL, PRIMARY KEY (record, run)
-) STRICT;
-CREATE TABLE applies (
-    sequence INTEGER PRIMARY KEY, at REAL NOT NULL, ended_at REAL, generation INTEGER NOT NULL,
-    previous INTEGER, profile TEXT NOT NULL, actor TEXT NOT NULL, restarted TEXT NOT NULL,
-    outcome TEXT, exit INTEGER
-) STRICT;
-CREATE TABLE rollbacks (
-    sequence INTEGER PRIMARY KEY, at REAL NOT NULL, from_generation INTEGER NOT NULL,
-    to_generation INTEGER, reason TEXT NOT NULL
-) STRICT;
-CREATE INDEX starts_at ON starts (started_at);
-"""
-_NEXT = (
-    "(SELECT 1 + max(coalesce((SELECT max(sequence) FROM verdicts), 0),"
-    " coalesce((SELECT max(sequence) FROM applies), 0),"
-    " coalesce((SELECT max(sequence) FROM rollbacks), 0)))"
-)
-BUSY_SECONDS = 10.0
+__all__ = [
+    "Accepted",
+    "ApplyRow",
+    "BenchRow",
+    "CanaryResult",
+    "CanaryRow",
+    "History",
+    "Pruned",
+    "RollbackRow",
+    "StartFigures",
+    "StartRow",
+    "VerdictRow",
+    "Which",
+]
 
-
-class Accepted(Enum):
-    """Whether a verdict made its generation the accepted one."""
-
-    YES = "yes"
-    NO = "no"
-
-
-@dataclass(frozen=True, slots=True)
-class StartRow:
-    """One start of the service that a gate watched."""
-
-    invocation: str
-    generation: int
-    profile: str
-    model: str
-    started_at: float
-    ready_at: float | None
-    load_s: float | None
-    vllm_version: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictRow:
-    """One decision of the gate."""
-
-    record: str
-    sequence: int
-    invocation: str
-    generation: int
-    profile: str
-    at: float
-    verdict: Verdict
-    decode_tok_s: Interval | None
-    ttft_s: float | None
-    engine_decode_tok_s: float | None
-    floor: float | None
-    goal: float | None
-    notes: tuple[str, ...]
-    accepted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyRow:
-    """One apply: who, what, and how it ended (None: it was left at work)."""
-
-    at: float
-    ended_at: float | None
-    generation: int
-    previous: int | None
-    profile: str
-    actor: str
-    restarted: tuple[str, ...]
-    outcome: str | None
-    exit: int | None
-    sequence: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackRow:
-    """One rollback; `to_generation` None: there was nothing to restore."""
-
-    at: float
-    from_generation: int
-    to_generation: int | None
-    reason: str
-    sequence: int = 0
+MOST_CANARIES = 100_000
+"""Canaries that are kept: a year of one every five minutes, in about 12 MB. Counted and not
+dated, so that a clock that jumps takes none away."""
 
 
 class History:
     """The door to one history file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = HistoryFile(path)
 
     # ------------------------------------------------------------- writing
 
-    def add_record(self, record: GateRecord, accepted: Accepted) -> None:
-        """Given a gate's record and what it led to, keep start, verdict, samples; twice is once."""
+    def add_record(
+        self, record: GateRecord, accepted: Accepted, facts: Facts | None = None
+    ) -> None:
+        """Given a gate's record, what it led to and the start's environment, keep them.
+
+        Start, verdict and samples are kept together; the same record twice is once.
+        """
         with self._writing() as db:
             db.execute(
-                "INSERT INTO starts VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (invocation) DO UPDATE SET"
+                f"INSERT INTO starts VALUES (?,?,?,?,?,?,?,?,?,{NEXT})"  # noqa: S608 - a constant
+                " ON CONFLICT (invocation) DO UPDATE SET"
                 " ready_at = coalesce(ready_at, excluded.ready_at),"
                 " load_s = coalesce(load_s, excluded.load_s),"
-                " vllm_version = coalesce(excluded.vllm_version, vllm_version)",
+                " vllm_version = coalesce(excluded.vllm_version, vllm_version),"
+                " facts = CASE WHEN excluded.facts = '{}' THEN facts ELSE excluded.facts END",
                 (
                     record.invocation, record.generation, record.profile, record.model,
                     record.service_started_at, record.ready_at or None, record.load_s,
-                    record.vllm_version or None,
+                    record.vllm_version or None, json.dumps(dict(facts or {})),
                 ),
             )  # fmt: skip
-            proof = record.proof
-            if proof is None:
-                return
-            speed = proof.decode_tok_s
-            added = db.execute(
-                f"INSERT OR IGNORE INTO verdicts VALUES (?,{_NEXT},?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - a constant
-                (
-                    record.record, record.invocation, record.generation, record.profile,
-                    record.ended_at, proof.verdict.kind.value, proof.verdict.reason,
-                    speed and speed.mean, speed and speed.low, speed and speed.high,
-                    proof.ttft_s, proof.engine_decode_tok_s, record.floor, record.goal,
-                    json.dumps(proof.notes),
-                    json.dumps([[g.prompt, g.expect, g.answer, g.holds] for g in proof.golden]),
-                    accepted is Accepted.YES,
-                ),
-            )  # fmt: skip
-            if added.rowcount:
-                db.executemany(
-                    "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?)",
-                    [
-                        (record.record, run, s.prompt_tokens, s.completion_tokens, s.decode_tok_s,
-                         s.ttft_s, s.chunks, s.engine_decode_tok_s)
-                        for run, s in enumerate(proof.samples, 1)
-                    ],
-                )  # fmt: skip
+            if record.proof is not None:
+                _add_verdict(db, record, accepted)
 
     def begin_apply(self, row: ApplyRow) -> int:
         """Given an apply that begins, keep it and return its sequence.
@@ -196,7 +124,7 @@ class History:
                 (row.at, over.value, over.exit_status, row.generation),
             )
             cursor = db.execute(
-                f"INSERT INTO applies VALUES ({_NEXT},?,NULL,?,?,?,?,?,NULL,NULL)",  # noqa: S608 - a constant
+                f"INSERT INTO applies VALUES ({NEXT},?,NULL,?,?,?,?,?,NULL,NULL)",  # noqa: S608 - a constant
                 (
                     row.at, row.generation, row.previous, row.profile, row.actor,
                     " ".join(row.restarted),
@@ -225,62 +153,149 @@ class History:
         """Given a rollback, keep it; its sequence is given here."""
         with self._writing() as db:
             db.execute(
-                f"INSERT INTO rollbacks VALUES ({_NEXT},?,?,?,?)",  # noqa: S608 - a constant
+                f"INSERT INTO rollbacks VALUES ({NEXT},?,?,?,?)",  # noqa: S608 - a constant
                 (row.at, row.from_generation, row.to_generation, row.reason),
             )
+
+    def add_canary(self, row: CanaryRow) -> int:
+        """Given a canary, keep it and return its sequence; of very many the oldest go."""
+        with self._writing() as db:
+            cursor = db.execute(
+                f"INSERT INTO canaries ({CANARY_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,{NEXT})",  # noqa: S608 - constants
+                (
+                    row.at, row.invocation, row.generation, row.profile, row.result.value,
+                    row.decode_tok_s, row.low, row.high, row.ttft_s, row.reason,
+                ),
+            )  # fmt: skip
+            db.execute(
+                "DELETE FROM canaries WHERE sequence <="
+                " (SELECT sequence FROM canaries ORDER BY sequence DESC LIMIT 1 OFFSET ?)",
+                (MOST_CANARIES,),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def add_bench(self, row: BenchRow) -> int:
+        """Given one result of `vllm bench serve`, keep it and return its sequence."""
+        with self._writing() as db:
+            cursor = db.execute(
+                f"INSERT INTO benches ({BENCH_COLUMNS})"  # noqa: S608 - constants
+                f" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,{NEXT})",
+                (
+                    row.at, row.invocation, row.generation, row.profile, row.concurrency,
+                    row.completed, row.failed, row.output_throughput, row.request_throughput,
+                    row.mean_ttft_ms, row.p99_ttft_ms, row.mean_tpot_ms, row.p99_tpot_ms,
+                    row.mean_itl_ms, row.p99_itl_ms, json.dumps(dict(row.facts)),
+                ),
+            )  # fmt: skip
+            return int(cursor.lastrowid or 0)
+
+    def prune(self, before: float) -> Pruned:
+        """Given a moment, take out older canaries, and older samples no figure rests on.
+
+        Samples of generations that were ever accepted stay, and so does every
+        start, verdict, apply, rollback and bench: they are few, and what is asked for.
+        """
+        with self._writing() as db:
+            canaries = db.execute(
+                "DELETE FROM canaries WHERE at < ?"
+                " AND sequence < (SELECT max(sequence) FROM canaries)",  # no sequence comes twice
+                (before,),
+            ).rowcount
+            samples = db.execute(
+                "DELETE FROM samples WHERE record IN (SELECT record FROM verdicts WHERE at < ?"
+                " AND generation NOT IN (SELECT generation FROM verdicts WHERE accepted))",
+                (before,),
+            ).rowcount
+        self._file.shrink()
+        return Pruned(canaries, samples)
 
     # ------------------------------------------------------------- reading
 
     def sequence(self) -> int:
         """Return the sequence of the newest event, 0 before the first; what comes is greater."""
-        rows = self._select(f"SELECT {_NEXT} - 1", ())
+        rows = self._file.select(f"SELECT {NEXT} - 1")
         return int(rows[0][0]) if rows else 0
 
     def verdicts(self, after: int = 0, limit: int = 1000) -> tuple[VerdictRow, ...]:
         """Given a sequence, return the verdicts that came after it, newest first."""
-        rows = self._select(
-            "SELECT record, sequence, invocation, generation, profile, at, verdict, reason, decode_tok_s,"
-            " decode_low, decode_high, ttft_s, engine_decode_tok_s, floor, goal, notes,"
-            " accepted FROM verdicts WHERE sequence > ? ORDER BY sequence DESC LIMIT ?",
-            (after, limit),
-        )
-        return tuple(_verdict_row(row) for row in rows)
+        return self.find_verdicts(Which(after=after, limit=limit))
 
     def starts(self, limit: int = 1000) -> tuple[StartRow, ...]:
         """Return the newest starts, newest first."""
-        return tuple(
-            StartRow(*row)
-            for row in self._select("SELECT * FROM starts ORDER BY rowid DESC LIMIT ?", (limit,))
-        )
+        return self.find_starts(Which(limit=limit))
 
     def start(self, invocation: str) -> StartRow | None:
         """Given an invocation, return its start; None if no gate has told of it."""
-        rows = self._select("SELECT * FROM starts WHERE invocation = ?", (invocation,))
-        return StartRow(*rows[0]) if rows else None
+        rows = self._file.select(f"{START} WHERE invocation = ?", (invocation,))
+        return start_row(rows[0]) if rows else None
 
     def applies(self, limit: int = 1000) -> tuple[ApplyRow, ...]:
         """Return the newest applies, newest first."""
-        rows = self._select(
-            "SELECT at, ended_at, generation, previous, profile, actor, restarted, outcome, exit,"
-            " sequence FROM applies ORDER BY sequence DESC LIMIT ?",
-            (limit,),
-        )
-        return tuple(_apply_row(*row) for row in rows)
+        return self.find_applies(Which(limit=limit))
 
     def rollbacks(self, after: int = 0, limit: int = 1000) -> tuple[RollbackRow, ...]:
         """Given a sequence, return the rollbacks that came after it, newest first."""
-        rows = self._select(
-            "SELECT at, from_generation, to_generation, reason, sequence FROM rollbacks"
-            " WHERE sequence > ? ORDER BY sequence DESC LIMIT ?",
-            (after, limit),
+        return self.find_rollbacks(Which(after=after, limit=limit))
+
+    def canaries(self, after: int = 0, limit: int = 1000) -> tuple[CanaryRow, ...]:
+        """Given a sequence, return the canaries that came after it, newest first."""
+        return self.find_canaries(Which(after=after, limit=limit))
+
+    def benches(self, after: int = 0, limit: int = 1000) -> tuple[BenchRow, ...]:
+        """Given a sequence, return the benches that came after it, newest first."""
+        return self.find_benches(Which(after=after, limit=limit))
+
+    def find_starts(self, which: Which) -> tuple[StartRow, ...]:
+        """Return those of the starts, newest first."""
+        return tuple(map(start_row, self._find(START, which, at="started_at")))
+
+    def find_verdicts(self, which: Which) -> tuple[VerdictRow, ...]:
+        """Return those of the verdicts, newest first."""
+        return tuple(map(verdict_row, self._find(VERDICT, which)))
+
+    def find_applies(self, which: Which) -> tuple[ApplyRow, ...]:
+        """Return those of the applies, newest first."""
+        return tuple(map(apply_row, self._find(APPLY, which)))
+
+    def find_canaries(self, which: Which) -> tuple[CanaryRow, ...]:
+        """Return those of the canaries, newest first."""
+        return tuple(map(canary_row, self._find(CANARY, which)))
+
+    def find_benches(self, which: Which) -> tuple[BenchRow, ...]:
+        """Return those of the benches, newest first."""
+        return tuple(map(bench_row, self._find(BENCH, which)))
+
+    def find_rollbacks(self, which: Which) -> tuple[RollbackRow, ...]:
+        """Return those of the rollbacks, newest first: from or to the generation, off the profile."""
+        where, values = ["sequence > ?"], [which.after]
+        for text, value, times in (
+            ("? IN (from_generation, to_generation)", which.generation, 1),
+            (OF_PROFILE, which.profile, 2),
+            ("at >= ?", which.since, 1),
+        ):
+            if value is not None:
+                where.append(text)
+                values.extend([value] * times)  # type: ignore[list-item]  # bound by SQLite, of any kind
+        return tuple(
+            RollbackRow(*row) for row in self._ordered(ROLLBACK, where, values, which.limit)
         )
-        return tuple(RollbackRow(*row) for row in rows)
+
+    def start_figures(
+        self, profile: str | None = None, generation: int | None = None
+    ) -> tuple[StartFigures, ...]:
+        """Given a profile's name or a generation (or neither: all), return its measured starts.
+
+        Oldest first. A start whose newest verdict has no sample is not among
+        them; whether that verdict was good is told, not judged.
+        """
+        rows = self._file.select(FIGURES, (profile, generation))
+        return tuple(figures_of(list(runs)) for _, runs in groupby(rows, key=lambda row: row[:9]))
 
     def loads(self, model: str) -> tuple[float, ...]:
         """Given a model, return how long its last five loads took (s), newest first."""
-        rows = self._select(
+        rows = self._file.select(
             "SELECT load_s FROM starts WHERE model = ? AND load_s IS NOT NULL"
-            " ORDER BY rowid DESC LIMIT 5",
+            " ORDER BY sequence DESC, rowid DESC LIMIT 5",
             (model,),
         )
         return tuple(row[0] for row in rows)
@@ -293,111 +308,50 @@ class History:
     # ------------------------------------------------------------- the file
 
     def mend(self, now: float) -> Path | None:
-        """Set a file aside that is no database any more; return where it is kept, None if sound.
+        """Set a file aside that is no database any more; return where it is kept, None if sound."""
+        return self._file.mend(now)
 
-        A record of the past must not stop what has to be done now.
-        """
-        if not self._is_damaged():
-            return None
-        kept = self._path.with_name(f"{self._path.name}.damaged-{int(now)}")
-        with self._translated():
-            for suffix in ("-wal", "-shm"):
-                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-            self._path.rename(kept)
-        return kept
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return self._file.writing()
 
-    def _is_damaged(self) -> bool:
-        """Whether it is no database, or one with broken pages. Raise KimisvcError if unknown."""
-        try:
-            said = self._select("PRAGMA quick_check(1)", ())
-            self.sequence()
-        except KimisvcError as error:
-            cause = error.__cause__
-            if isinstance(cause, sqlite3.OperationalError) and "no such" not in str(cause):
-                raise  # busy, or not to be read: that says nothing of what it holds
-            if isinstance(cause, sqlite3.DatabaseError):
-                return True
-            raise
-        return any(row[0] != "ok" for row in said)
+    def _find(self, query: str, which: Which, at: str = "at") -> list[Any]:
+        narrowed = {
+            "sequence > ?": which.after, "profile = ?": which.profile,
+            "generation = ?": which.generation, f"{at} >= ?": which.since,
+        }  # fmt: skip
+        given = {text: value for text, value in narrowed.items() if value is not None}
+        return self._ordered(query, list(given), list(given.values()), which.limit)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._translated(), contextlib.closing(self._open_to_write()) as db, db:
-            yield db
-
-    def _open_to_write(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        db = sqlite3.connect(self._path, timeout=BUSY_SECONDS)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        with db:
-            db.execute("BEGIN IMMEDIATE")
-            self._migrate(db)
-        return db
-
-    def _migrate(self, db: sqlite3.Connection) -> None:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise KimisvcError(
-                "history-too-new",
-                f"{self._path} was written by a newer kimisvc (schema {version})",
-                hint="use that version, or move the file away to begin a new history",
-            )
-        if version < 1:
-            for statement in _SCHEMA.split(";"):
-                if statement.strip():
-                    db.execute(statement)
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def _select(self, query: str, arguments: tuple[Any, ...]) -> list[Any]:
-        with self._translated():
-            if not self._path.exists():
-                return []
-            try:
-                return self._read(query, arguments, "mode=ro")
-            except sqlite3.OperationalError:
-                if self._path.with_name(f"{self._path.name}-wal").exists():
-                    raise
-                return self._read(query, arguments, "mode=ro&immutable=1")
-
-    def _read(self, query: str, arguments: tuple[Any, ...], how: str) -> list[Any]:
-        uri = f"{self._path.as_uri()}?{how}"
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as db:
-            if db.execute("PRAGMA user_version").fetchone()[0] == 0:
-                return []  # made, and cut off before its tables: empty still
-            return db.execute(query, arguments).fetchall()
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise KimisvcError(
-                "history-unusable",
-                f"{self._path}: {error}",
-                hint="is the disk full, or the file damaged? A damaged file can be moved away:"
-                " generations and the service do not depend on it",
-            ) from error
-        except OSError as error:
-            raise KimisvcError("history-unusable", f"{self._path}: {error.strerror}") from error
+    def _ordered(self, query: str, where: list[str], values: list[Any], limit: int) -> list[Any]:
+        return self._file.select(
+            f"{query} WHERE {' AND '.join(where)} ORDER BY sequence DESC, rowid DESC LIMIT ?",
+            (*values, limit),
+        )
 
 
-def _apply_row(*row: Any) -> ApplyRow:
-    at, ended_at, generation, previous, profile, actor, restarted, outcome, status, place = row
-    return ApplyRow(
-        at, ended_at, generation, previous, profile, actor,
-        tuple(restarted.split()), outcome, status, place,
+def _add_verdict(db: Connection, record: GateRecord, accepted: Accepted) -> None:
+    proof = record.proof
+    if proof is None:
+        return
+    speed = proof.decode_tok_s
+    added = db.execute(
+        f"INSERT OR IGNORE INTO verdicts VALUES (?,{NEXT},?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - a constant
+        (
+            record.record, record.invocation, record.generation, record.profile,
+            record.ended_at, proof.verdict.kind.value, proof.verdict.reason,
+            speed and speed.mean, speed and speed.low, speed and speed.high,
+            proof.ttft_s, proof.engine_decode_tok_s, record.floor, record.goal,
+            json.dumps(proof.notes),
+            json.dumps([[g.prompt, g.expect, g.answer, g.holds] for g in proof.golden]),
+            accepted is Accepted.YES,
+        ),
     )  # fmt: skip
-
-
-def _verdict_row(row: tuple[Any, ...]) -> VerdictRow:
-    record, sequence, invocation, generation, profile, at, kind, reason, mean, low, high, *rest = (
-        row
-    )
-    ttft, engine, floor, goal, notes, accepted = rest
-    return VerdictRow(
-        record, sequence, invocation, generation, profile, at,
-        Verdict(VerdictKind(kind), reason),
-        None if mean is None else Interval(low, mean, high),
-        ttft, engine, floor, goal, tuple(json.loads(notes)), bool(accepted),
-    )  # fmt: skip
+    if added.rowcount:
+        db.executemany(
+            "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?)",
+            [
+                (record.record, run, s.prompt_tokens, s.completion_tokens, s.decode_tok_s,
+                 s.ttft_s, s.chunks, s.engine_decode_tok_s)
+                for run, s in enumerate(proof.samples, 1)
+            ],
+        )  # fmt: skip

@@ -164,7 +164,7 @@ def test_one_who_may_not_write_the_folder_can_read(tmp_path: Path) -> None:
 
 def test_a_history_that_was_cut_off_before_its_tables_is_an_empty_one(history: History) -> None:
     history.begin_apply(ApplyRow(5.0, None, 2, 1, "p", "ann", (), None, None))
-    path = history._path  # noqa: SLF001 - the file is the point
+    path = history._file.path  # noqa: SLF001 - the file is the point
     path.unlink()
     path.touch()
     assert history.applies() == ()
