@@ -121,10 +121,37 @@ def find_profile(path: str) -> Path:
 
 
 def units_of(profile: Profile) -> tuple[UnitFile, ...]:
-    """Given a profile, return the units it becomes on this box."""
+    """Given a profile, return the units it becomes on this box.
+
+    vLLM is asked for histogram buckets of ours where it takes them and no load is paid for that.
+    """
+    from kimisvc.render.buckets import chosen, taking, with_buckets
     from kimisvc.render.units import render
 
-    return render(profile, templates(), installation())
+    place, texts = installation(), templates()
+    plain = render(profile, texts, place)
+    asking = with_buckets(profile)
+    if asking is profile:
+        return plain
+    layout = Layout(place, profile.service.instance)
+    return chosen(
+        plain,
+        render(asking, texts, place),
+        taking(knowledge(Path(profile.vllm.executable))),
+        layout.units.service,
+        current_units(layout),
+    )
+
+
+def current_units(layout: Layout) -> dict[str, str]:
+    """Given an instance, return the texts of its current units; none where they cannot be read."""
+    from kimisvc.deploy.generations import Generations
+
+    try:
+        current = Generations(layout).current()
+        return {unit.name: unit.text for unit in current.units()} if current else {}
+    except KimisvcError:
+        return {}
 
 
 def templates() -> dict[str, str]:

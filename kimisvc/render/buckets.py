@@ -1,78 +1,98 @@
 """Histogram buckets of vLLM that can tell floor from goal, where the installed vLLM takes them. Pure.
 
 vLLM's own bounds for gaps between tokens are 0.01, 0.025, 0.05 s: every speed
-from 40 to 100 tok/s falls into one bucket, and its median reads 57.1. Since
-0.32 (or earlier) `--custom-histogram-buckets` takes a table from a family of buckets to its
-bounds, which have to rise; a family that is named loses its own bounds
-(vllm/v1/metrics/buckets.py, vllm/config/observability.py).
+from 40 to 100 tok/s falls into one bucket, and its median reads 57.1. Newer
+ones (0.32 and 0.33 do) take `--custom-histogram-buckets`, a table from a family
+of buckets to its bounds, which have to rise; a family that is named loses its
+own (vllm/v1/metrics/buckets.py, vllm/config/observability.py).
 
-An option that only some versions know is not worth a load: `settled` keeps a
-service that runs without it as it is until it is started anew for another
-reason, and `with_buckets` never writes it for a vLLM that was not asked.
+They are the same for every target, and no load is ever paid for them: a service
+that runs with others keeps those until it is started anew for another reason,
+an upgrade of vLLM among them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.records import KnownFrom
 from kimisvc.render.arguments import option_name
+from kimisvc.render.compare import Change, compare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimisvc.records import Profile, SpeedTarget, UnitFile, VllmKnowledge
+    from kimisvc.records import Profile, UnitFile, VllmKnowledge
 
 OPTION = "custom-histogram-buckets"
 FAMILY = "inter_token_latency"
 """Holds for inter_token_latency_seconds and request_time_per_output_token_seconds."""
-DEFAULT = (
-    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
-    40.0, 80.0,
+_STEPS = (
+    1.0, 1.12, 1.25, 1.4, 1.6, 1.8, 2.0, 2.24, 2.5, 2.8, 3.15, 3.55, 4.0, 4.5, 5.0, 5.6, 6.3, 7.1,
+    8.0, 9.0,
 )  # fmt: skip
-"""vLLM's own (0.12 to 0.33): kept, so that what was seen before can still be compared."""
-STEP = 1.1
-"""Two speeds that are further apart than this fall into different buckets."""
-BELOW, ABOVE = 1.5, 2.5
-"""So far under the floor and over the goal the steps reach: each bound is a series more."""
+"""Preferred numbers (Renard's R20): 14 % apart at most, and round targets as 40 and 50 are among them."""
+SLOWEST, FASTEST = 2.0, 500.0
+_STALLS = (0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+"""vLLM's own bounds for gaps that are no decode any more."""
+BOUNDS = tuple(
+    sorted(
+        {
+            *_STALLS,
+            *(
+                float(f"{1 / (step * decade):.5g}")
+                for decade in (1, 10, 100)
+                for step in _STEPS
+                if SLOWEST <= step * decade <= FASTEST
+            ),
+        }
+    )
+)
+"""Upper bounds (s)."""
+_NO_RESTART = (Change.SAME, Change.COSMETIC, Change.RELOADED)
 
 
-def bounds(target: SpeedTarget) -> tuple[float, ...]:
-    """Given a target, return the bounds (s) of gaps between tokens that show where a speed lies.
+class Taking(Enum):
+    """Whether a vLLM takes the option."""
 
-    Floor and goal are bounds themselves: how many gaps were too long is then a
-    count, and no interpolation.
-    """
-    speeds = [target.floor, target.goal]
-    speed = target.goal * ABOVE
-    while speed > target.floor / BELOW:
-        speeds.append(speed)
-        speed /= STEP
-    return tuple(sorted({*DEFAULT, *(float(f"{1 / speed:.4g}") for speed in speeds)}))
+    YES = "it said so"
+    NO = "it said all that it knows, and this is not among it"
+    UNKNOWN = "it could not be asked"
 
 
-def with_buckets(profile: Profile, knowledge: VllmKnowledge | None) -> Profile:
-    """Given a profile and what its vLLM says it knows, return the profile asking for such buckets.
+def taking(knowledge: VllmKnowledge | None) -> Taking:
+    """Given what is known of a vLLM, say whether it takes such buckets."""
+    if knowledge is None or knowledge.known_from is not KnownFrom.ASKED:
+        return Taking.UNKNOWN
+    return Taking.YES if OPTION in knowledge.options else Taking.NO
 
-    The same profile where it has no target or says something of buckets itself,
-    and where the installed vLLM does not know the option or was not asked.
-    """
-    target = profile.gate.decode_tok_s
-    said = {option_name(key).partition(".")[0] for key in profile.args}
-    if target is None or OPTION in said or knowledge is None:
+
+def with_buckets(profile: Profile) -> Profile:
+    """Given a profile, return it asking for our buckets, or as it is where it asks for its own."""
+    if OPTION in {option_name(key).partition(".")[0] for key in profile.args}:
         return profile
-    if knowledge.known_from is not KnownFrom.ASKED or OPTION not in knowledge.options:
-        return profile
-    return replace(profile, args={**profile.args, OPTION: {FAMILY: list(bounds(target))}})
+    return replace(profile, args={**profile.args, OPTION: {FAMILY: list(BOUNDS)}})
 
 
-def settled(
-    wanted: Sequence[UnitFile], plain: Sequence[UnitFile], current: Mapping[str, str]
+def chosen(
+    plain: Sequence[UnitFile],
+    asking: Sequence[UnitFile],
+    takes: Taking,
+    service: str,
+    current: Mapping[str, str],
 ) -> tuple[UnitFile, ...]:
-    """Given units with buckets and without, and those that are current, return which to want.
+    """Given units without buckets and with them, return which to want.
 
-    Those without where they are just what is current: buckets alone start nothing anew.
+    `service` is the unit that loads, `current` the texts that are in force:
+    where one of the two starts nothing anew, it is that one.
     """
-    same = {unit.name: unit.text for unit in plain} == dict(current)
-    return tuple(plain if same else wanted)
+    if takes is Taking.NO:
+        return tuple(plain)
+    preferred = (asking, plain) if takes is Taking.YES else (plain, asking)
+    for units in preferred:
+        (change,) = [one.change for one in compare(current, units) if one.name == service]
+        if change in _NO_RESTART:
+            return tuple(units)
+    return tuple(preferred[0])

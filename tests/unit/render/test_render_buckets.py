@@ -1,4 +1,4 @@
-"""Buckets that tell floor from goal: where they lie, when they are asked for, and what they start."""
+"""Buckets that tell floor from goal: where they lie, when they are asked for, what they start."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kimisvc.records import (
-    GateSettings,
     KnownFrom,
     OptionKind,
     Profile,
-    SpeedTarget,
     UnitFile,
     VllmKnowledge,
     VllmOption,
     VllmSettings,
 )
 from kimisvc.render.arguments import argv
-from kimisvc.render.buckets import DEFAULT, FAMILY, OPTION, bounds, settled, with_buckets
+from kimisvc.render.buckets import (
+    BOUNDS,
+    FAMILY,
+    OPTION,
+    Taking,
+    chosen,
+    taking,
+    with_buckets,
+)
 
-TARGET = SpeedTarget(40.0, 50.0)
 PROFILE = Profile(
-    "ll_ring", VllmSettings("/opt/vllm/bin/vllm", "/srv/models/Kimi"),
-    args={"max-model-len": 4096}, gate=GateSettings(decode_tok_s=TARGET),
-)  # fmt: skip
+    "ll_ring", VllmSettings("/opt/vllm/bin/vllm", "/srv/models/Kimi"), args={"max-model-len": 4096}
+)
+OWN = (0.01, 0.025, 0.05, 0.075)
+"""vLLM's bounds, those that matter here."""
 
 
 def knows(*names: str, known_from: KnownFrom = KnownFrom.ASKED) -> VllmKnowledge:
@@ -37,46 +41,35 @@ def knows(*names: str, known_from: KnownFrom = KnownFrom.ASKED) -> VllmKnowledge
     return VllmKnowledge("0.33.0", known_from, options, frozenset())
 
 
-def bucket(speed: float, target: SpeedTarget = TARGET) -> int:
-    return bisect_left(bounds(target), 1 / speed)
-
-
 def test_speeds_that_vllms_own_buckets_take_for_one_another_are_told_apart() -> None:
-    assert len({bisect_left(DEFAULT, 1 / speed) for speed in (41, 49, 62, 82, 99)}) == 1
-    assert len({bucket(speed) for speed in (39, 41, 49, 51, 62, 82, 99)}) == 7
+    speeds = (41, 49, 62, 82, 99)
+    assert len({bisect_left(OWN, 1 / speed) for speed in speeds}) == 1
+    assert len({bisect_left(BOUNDS, 1 / speed) for speed in (39, *speeds, 101)}) == 7
 
 
-@given(st.floats(0.5, 5000), st.floats(1, 5))
-def test_bounds_are_as_vllm_takes_them_and_hold_floor_and_goal(floor: float, ratio: float) -> None:
-    target = SpeedTarget(floor, floor * ratio)
-    found = bounds(target)
-    assert all(a < b for a, b in pairwise(found))
-    assert all(math.isfinite(bound) and bound > 0 for bound in found)
-    assert set(DEFAULT) <= set(found)
-    for speed in (target.floor, target.goal):
-        assert any(math.isclose(bound, 1 / speed, rel_tol=1e-3) for bound in found)
-    assert len(found) < 60
+def test_bounds_are_as_vllm_takes_them() -> None:
+    assert all(a < b for a, b in pairwise(BOUNDS))
+    assert all(math.isfinite(bound) and bound > 0 for bound in BOUNDS)
+    assert (BOUNDS[0], BOUNDS[-1]) == (0.002, 80.0)
+    assert len(BOUNDS) < 64
 
 
-def test_they_are_asked_for_where_the_vllm_knows_the_option() -> None:
-    asking = with_buckets(PROFILE, knows(OPTION))
-    assert asking.args == {**PROFILE.args, OPTION: {FAMILY: list(bounds(TARGET))}}
-    words = argv(asking)
-    assert words[words.index(f"--{OPTION}") + 1].startswith('{"inter_token_latency":[0.008,')
+@pytest.mark.parametrize("speed", [4, 10, 20, 25, 40, 45, 50, 80, 100, 200])
+def test_round_targets_are_bounds(speed: int) -> None:
+    assert any(math.isclose(1 / speed, bound, rel_tol=1e-4) for bound in BOUNDS)
 
 
-@pytest.mark.parametrize(
-    "knowledge",
-    [None, knows("max-model-len"), knows(OPTION, known_from=KnownFrom.SHIPPED)],
-    ids=["not asked", "too old", "only the table that ships"],
-)
-def test_they_are_not_asked_of_another(knowledge: VllmKnowledge | None) -> None:
-    assert with_buckets(PROFILE, knowledge) is PROFILE
+@pytest.mark.parametrize("speed", [2.1, 7.7, 33.0, 61.0, 84.0, 151.0, 480.0])
+def test_any_speed_is_known_within_a_seventh(speed: float) -> None:
+    place = bisect_left(BOUNDS, 1 / speed)
+    assert BOUNDS[place] / BOUNDS[place - 1] < 8 / 7 + 1e-3
 
 
-def test_without_a_target_there_is_nothing_to_see() -> None:
-    blind = replace(PROFILE, gate=GateSettings())
-    assert with_buckets(blind, knows(OPTION)) is blind
+def test_it_is_a_table_that_follows_the_profiles_own_arguments() -> None:
+    words = argv(with_buckets(PROFILE))
+    assert words[-2] == f"--{OPTION}"
+    assert words[-1].startswith(f'{{"{FAMILY}":[0.002,')
+    assert words[:-2] == argv(PROFILE)
 
 
 @pytest.mark.parametrize(
@@ -84,12 +77,65 @@ def test_without_a_target_there_is_nothing_to_see() -> None:
 )
 def test_what_the_operator_says_of_buckets_stands(key: str) -> None:
     own = replace(PROFILE, args={key: {}})
-    assert with_buckets(own, knows(OPTION)) is own
+    assert with_buckets(own) is own
 
 
-def test_buckets_alone_start_nothing_anew() -> None:
-    plain, wanted = (UnitFile("a.service", "plain"),), (UnitFile("a.service", "buckets"),)
-    assert settled(wanted, plain, {"a.service": "plain"}) == plain
-    assert settled(wanted, plain, {"a.service": "buckets"}) == wanted
-    assert settled(wanted, plain, {"a.service": "another profile"}) == wanted
-    assert settled(wanted, plain, {}) == wanted
+@pytest.mark.parametrize(
+    ("knowledge", "takes"),
+    [
+        (knows(OPTION), Taking.YES),
+        (knows("max-model-len"), Taking.NO),
+        (knows(OPTION, known_from=KnownFrom.SHIPPED), Taking.UNKNOWN),
+        (None, Taking.UNKNOWN),
+    ],
+)
+def test_only_the_installed_vllm_can_say_that_it_takes_them(
+    knowledge: VllmKnowledge | None, takes: Taking
+) -> None:
+    assert taking(knowledge) is takes
+
+
+SERVICE = "kimisvc-kimi.service"
+
+
+def units(line: str, gate: str = "# settings: 1") -> tuple[UnitFile, ...]:
+    return UnitFile(SERVICE, f"[Service]\n{line}\n"), UnitFile("kimisvc-kimi-gate.service", gate)
+
+
+PLAIN, ASKING = units("ExecStart=/vllm"), units("ExecStart=/vllm --buckets")
+IN_FORCE = {
+    "nothing": {},
+    "plain": {unit.name: unit.text for unit in PLAIN},
+    "plain, another gate": {unit.name: unit.text for unit in units("ExecStart=/vllm", "# settings: 2")},
+    "plain, another remark": {unit.name: f"# old\n{unit.text}" for unit in PLAIN},
+    "plain, another deadline": {SERVICE: PLAIN[0].text + "TimeoutStartSec=9\n"},
+    "asking": {unit.name: unit.text for unit in ASKING},
+    "another profile": {unit.name: unit.text for unit in units("ExecStart=/vllm --more")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("takes", "in_force", "wanted"),
+    [
+        (Taking.YES, "nothing", ASKING),
+        (Taking.YES, "another profile", ASKING),
+        (Taking.YES, "asking", ASKING),
+        # vLLM was upgraded under a service that runs: no load for buckets
+        (Taking.YES, "plain", PLAIN),
+        (Taking.YES, "plain, another gate", PLAIN),
+        (Taking.YES, "plain, another remark", PLAIN),
+        (Taking.YES, "plain, another deadline", PLAIN),
+        # it cannot be asked for now: what is in force stays
+        (Taking.UNKNOWN, "asking", ASKING),
+        (Taking.UNKNOWN, "plain", PLAIN),
+        (Taking.UNKNOWN, "nothing", PLAIN),
+        (Taking.UNKNOWN, "another profile", PLAIN),
+        # it was downgraded: the option would end the next start
+        (Taking.NO, "asking", PLAIN),
+        (Taking.NO, "nothing", PLAIN),
+    ],
+)
+def test_buckets_alone_start_nothing_anew(
+    takes: Taking, in_force: str, wanted: tuple[UnitFile, ...]
+) -> None:
+    assert chosen(PLAIN, ASKING, takes, SERVICE, IN_FORCE[in_force]) == wanted
