@@ -1,0 +1,225 @@
+"""The table of scenes: each alert fires in one at least, and is held silent near its border."""
+
+from __future__ import annotations
+
+from prometheus_scenes import (
+    ACCEPTED,
+    CANARY_AT,
+    CANARY_FAILED,
+    CANARY_HIGH,
+    CANARY_MEASURED,
+    DECODE_S,
+    EXPORTER_UP,
+    GATE_AT,
+    GONE,
+    HEALTHY,
+    IDLE,
+    LOAD_BEGAN,
+    MISSING,
+    MOVED,
+    NO_VLLM,
+    REACHABLE,
+    READY,
+    REFUSED,
+    REQUESTS,
+    RESTARTS,
+    RESTORED,
+    RUNNING,
+    SPEED,
+    STALLED,
+    STARTS,
+    TOKENS,
+    VLLM_UP,
+    WAITING,
+    Scene,
+    alerts,
+    always,
+    at,
+    became,
+    every,
+    growing,
+    kimi,
+    moments,
+    traffic,
+    unit,
+    verdict,
+)  # fmt: skip
+
+NONE = alerts()
+LOADING = {
+    **REFUSED, **unit("gate", "activating"), **verdict((0, "")),
+    READY: always(0), LOAD_BEGAN: always(0), CANARY_AT: always(0), GATE_AT: GONE,
+}  # fmt: skip
+STOPPED = {
+    **REFUSED,
+    **verdict((0, "")),
+    **unit("gate", "inactive"),
+    READY: always(0),
+    GATE_AT: GONE,
+}
+NO_EXPORTER = {name: GONE for name in HEALTHY if name.startswith("kimisvc_")}
+WEDGED = {**IDLE, CANARY_MEASURED: every(10, until=60), CANARY_AT: moments(10, until=60)}
+BURSTS = " ".join(["8", "0"] * 480)
+ONE_TOKEN = {TOKENS: growing(30), REQUESTS: growing(30), DECODE_S: growing(0), SPEED: GONE}
+ENDLESS = {TOKENS: always(0), REQUESTS: always(0), DECODE_S: always(0)}
+
+SCENES = (
+    # ------------------------------------------------------------- nothing is wrong
+    Scene("healthy", fires=((5, NONE), (30, NONE), (400, NONE))),
+    Scene("idle", IDLE, ((30, NONE), (400, NONE))),
+    Scene("busy: each stream slower than the floor, by design", {**traffic(16, 20), WAITING: always(4)}),
+    Scene("bursts of eight, whose mean over time is four", {**traffic(4, 20), RUNNING: BURSTS}),
+    Scene("rare bursts, whose mean over time is under one", {
+        **traffic(0.8, 20), RUNNING: " ".join(["8", *["0"] * 9] * 96), SPEED: GONE,
+    }),
+    Scene("requests of one token say nothing about decoding", {**IDLE, **ONE_TOKEN}),
+    Scene("too few tokens to say something", {**traffic(1, 20), TOKENS: growing(15), SPEED: GONE}),
+    Scene("loading for 40 of 45 minutes", LOADING, ((10, NONE), (40, NONE))),
+    Scene("a crash, and the pause before the start anew", {
+        **became("service", (0, "active"), (20, "activating"), (21, "active")),
+        **became("gate", (0, "active"), (20, "inactive"), (21, "activating"), (50, "active")),
+        **verdict((0, "PASS"), (20, ""), (50, "PASS")),
+        **NO_VLLM, VLLM_UP: at((0, 1), (20, 0), (50, 1)), REACHABLE: at((0, 1), (20, 0), (50, 1)),
+        READY: at((0, 1), (20, 0), (50, 1)), RESTARTS: at((0, 0), (20, 1)),
+        STARTS: at((0, 3), (50, 4)), LOAD_BEGAN: at((0, None), (21, 1260), (50, None)),
+    }, ((22, NONE), (25, NONE), (49, NONE), (60, NONE))),
+    Scene("vLLM is gone a moment before kimisvc knows", {
+        VLLM_UP: at((0, 1), (29, 0)), **REFUSED | {VLLM_UP: at((0, 1), (29, 0))},
+        READY: at((0, 1), (30, 0)),
+    }, ((30, NONE), (30.5, NONE))),
+    Scene("stopped for good, that is: disabled", {
+        **STOPPED, **unit("service", "inactive"), kimi("kimisvc_should_run"): always(0),
+    }),
+    Scene("the exporter is started anew", {
+        EXPORTER_UP: at((0, 1), (29, 0), (30, 1)), kimi("kimisvc_up"): at((0, 1), (29, None), (30, 1)),
+    }, ((29.5, NONE), (31, NONE), (40, NONE))),
+    Scene("an operator tries five profiles in an afternoon", {
+        ACCEPTED: every(40, until=200), STARTS: every(40, first=3, until=200),
+    }, ((240, NONE), (350, NONE))),
+    Scene("no canary is asked for, and no floor is set", {
+        name: GONE for name in HEALTHY if "canary" in name or "floor" in name
+    }, ((30, NONE),)),
+    Scene("the verdict is DEGRADED", verdict((0, "DEGRADED"))),
+    Scene("iterations stand still for a moment", {
+        RUNNING: at((0, 0), (20, 1), (21.5, 0)), MOVED: always(5000), SPEED: GONE,
+    }, ((21.5, NONE), (25, NONE))),
+
+    # -------------------------------------------------------------- down, in a loop
+    Scene("failed", {**STOPPED, **became("service", (0, "active"), (20, "failed"))},
+          ((21, NONE), (23, alerts("ServiceDown")))),
+    Scene("the engine died, exit 0, and nothing starts it", {**STOPPED, **unit("service", "inactive")},
+          ((30, alerts("ServiceDown")),)),
+    Scene("systemd does not know the service", {
+        **STOPPED, **dict.fromkeys(unit("service", "active"), GONE),
+    }, ((30, alerts("ServiceDown")),)),
+    Scene("back again", {
+        **became("service", (0, "failed"), (20, "active")), READY: at((0, 0), (20, 1)),
+        **verdict((0, ""), (20, "PASS")),
+    }, ((10, alerts("ServiceDown")), (21, NONE))),
+    Scene("dies after each 36 minutes", {
+        **LOADING, RESTARTS: every(36), LOAD_BEGAN: moments(36), STARTS: every(36, first=3),
+    }, ((100, NONE), (150, alerts("RestartLoop")), (400, alerts("RestartLoop")))),
+    Scene("two crashes in six hours are no loop", {RESTARTS: every(150, until=300)}, ((350, NONE),)),
+    Scene("restarted by something else every 40 minutes", {STARTS: every(40, first=3)},
+          ((100, NONE), (200, alerts("RestartLoop")))),
+    Scene("the load is stuck", {**LOADING, kimi("kimisvc_load_timeout_seconds"): always(600)},
+          ((10.5, NONE), (12, NONE), (14, alerts("LoadStuck")))),
+    Scene("an edit by hand", {kimi("kimisvc_unit_drift"): at((0, 0), (20, 2))},
+          ((34, NONE), (36, alerts("UnitDrift")))),
+
+    # --------------------------------------------------------------- alive and dead
+    Scene("the exporter sees a stall", {STALLED: at((0, 0), (20, 1)), SPEED: GONE},
+          ((20.5, NONE), (22, alerts("EngineStalled")))),
+    Scene("a stall, and no exporter that sees it", {
+        **NO_EXPORTER, EXPORTER_UP: always(0), RUNNING: always(1), MOVED: always(5000), **ENDLESS,
+    }, ((30, alerts("EngineStalled", "ExporterDown")),)),
+    Scene("a stall of what waits", {
+        RUNNING: always(0), WAITING: always(3), MOVED: always(5000), SPEED: GONE, **ENDLESS,
+    }, ((30, alerts("EngineStalled")),)),
+    Scene("wedged while nothing counts as running", {**WEDGED, CANARY_FAILED: at((0, 0), (70, 1))},
+          ((65, NONE), (72, alerts("CanaryFailed")), (120, alerts("CanaryFailed")))),
+    Scene("wedged, and every canary fails", {**WEDGED, CANARY_FAILED: every(10, begin=60)},
+          ((72, alerts("CanaryFailed")), (200, alerts("CanaryFailed")))),
+    Scene("the next canary measured again", {
+        **IDLE, CANARY_FAILED: at((0, 0), (70, 1)), CANARY_AT: at((0, 3600), (80, 4800)),
+    }, ((75, alerts("CanaryFailed")), (81, NONE), (300, NONE))),
+    Scene("a new start was proven since", {
+        **WEDGED, CANARY_FAILED: at((0, 0), (70, 1)), READY: at((0, 1), (71, 0), (110, 1)),
+        GATE_AT: at((0, 0), (71, None), (110, 6600)),
+    }, ((72.5, NONE), (100, NONE), (112, NONE))),
+    Scene("the server hangs", {**REFUSED, REACHABLE: at((0, 1), (20, 0)), VLLM_UP: at((0, 1), (20, 0))},
+          ((21, NONE), (23, alerts("VllmTargetDown")))),
+    Scene("only the exporter cannot reach it", {REACHABLE: always(0)}, ((30, alerts("VllmTargetDown")),)),
+    Scene("no vLLM and no exporter", {**NO_EXPORTER, **NO_VLLM, EXPORTER_UP: always(0), VLLM_UP: always(0)},
+          ((30, alerts("VllmTargetDown", "ExporterDown")),)),
+
+    # ------------------------------------------------------------------------ speed
+    Scene("one stream under the floor", traffic(1, 39),
+          ((10, NONE), (15, alerts("DecodeUnderFloor")))),
+    Scene("one stream over the floor", traffic(1, 41), ((60, NONE),)),
+    Scene("under the floor for five minutes only", {
+        **IDLE, TOKENS: always(0), SPEED: at((0, None), (20, 30), (25, None)),
+        RUNNING: at((0, 0), (20, 1), (25, 0)), MOVED: growing(900),
+    }, ((24, NONE), (32, NONE), (40, NONE))),
+    Scene("one request that never ends, under the floor", {**traffic(1, 30), **ENDLESS},
+          ((9, NONE), (15, alerts("DecodeUnderFloor")))),
+    Scene("between requests there are pauses", {
+        **traffic(0.5, 30), RUNNING: " ".join(["1", "0"] * 480), SPEED: GONE,
+    }, ((30, alerts("DecodeUnderFloor")),)),
+    Scene("slow by the exporter, but two run", {
+        **traffic(2, 30), **ENDLESS, SPEED: always(30),
+    }),
+    Scene("fast again", {
+        **IDLE, TOKENS: always(0), SPEED: at((0, 30), (30, 80)), RUNNING: always(1), MOVED: growing(900),
+    }, ((20, alerts("DecodeUnderFloor")), (31, NONE))),
+    Scene("the canary is slow", {CANARY_HIGH: at((0, 83), (20, 39.5))},
+          ((20.5, NONE), (22, alerts("CanarySlow")))),
+    Scene("the canary's interval reaches over the floor", {CANARY_HIGH: always(40.5)}),
+
+    # ------------------------------------------------------------------------- gate
+    Scene("FAIL, and kept", verdict((0, ""), (20, "FAIL")), ((20.5, NONE), (22, alerts("GateFailed")))),
+    Scene("FAIL, and rolled back within the minute", {
+        **verdict((0, ""), (20, "FAIL"), (20.5, ""), (50, "PASS")),
+        **became("gate", (0, "activating"), (20, "failed"), (20.5, "activating"), (50, "active")),
+        RESTORED: at((0, 0), (20.5, 1)),
+    }, ((30, alerts("RolledBack")), (79, alerts("RolledBack")), (82, NONE))),
+    Scene("nothing to restore", {
+        **verdict((0, ""), (20, "FAIL")), kimi("kimisvc_rollbacks_total", restored="no"): at((0, 0), (21, 1)),
+        **became("gate", (0, "activating"), (20, "failed")),
+    }, ((30, alerts("RolledBack", "GateFailed")),)),
+    Scene("INCONCLUSIVE", {**verdict((0, ""), (20, "INCONCLUSIVE")),
+                           **became("gate", (0, "activating"), (20, "active"))},
+          ((29, NONE), (31, alerts("GateInconclusive")))),
+    Scene("no verdict on what runs", {**verdict((0, "")), **unit("gate", "failed")},
+          ((9, NONE), (11, alerts("GateStale")))),
+    Scene("the verdict of nobody", {**dict.fromkeys(verdict((0, "")), GONE), **unit("gate", "inactive")},
+          ((11, alerts("GateStale")),)),
+
+    # ------------------------------------------------------------------------- data
+    Scene("a series is not there", {
+        MISSING: at((0, 0), (20, 1)),
+        kimi("kimisvc_metric_contract_broken", metric="vllm:prompt_tokens_total"): always(1),
+    },
+          ((24, NONE), (26, alerts("MetricContractBroken")))),
+    Scene("the exporter does not answer", {**NO_EXPORTER, EXPORTER_UP: always(0)},
+          ((1, NONE), (3, alerts("ExporterDown")), (200, alerts("ExporterDown")))),
+    Scene("the exporter is not scraped", {**NO_EXPORTER, EXPORTER_UP: GONE}, ((3, alerts("ExporterDown")),)),
+    Scene("there is nothing at all", dict.fromkeys(HEALTHY, GONE) | {"other": always(1)},
+          ((3, alerts("ExporterDown")),)),
+    Scene("a source cannot be read", {kimi("kimisvc_up"): at((0, 1), (20, 0))},
+          ((24, NONE), (26, alerts("NoData")))),
+    Scene("the exporter finds no instance", NO_EXPORTER, ((4, NONE), (6, alerts("NoData")))),
+    Scene("vLLM is not scraped", {**NO_VLLM, VLLM_UP: GONE}, ((9, NONE), (11, alerts("VllmNotScraped")))),
+    Scene("vLLM is scraped under another instance", {**NO_VLLM, VLLM_UP: GONE,
+          'up{host="box",instance="127.0.0.1:8000",job="vllm"}': always(1)},
+          ((11, alerts("VllmNotScraped")),)),
+)  # fmt: skip
+
+WITHOUT = {
+    EXPORTER_UP: alerts("ExporterDown"),
+    VLLM_UP: alerts("VllmNotScraped"),
+    kimi("kimisvc_up"): alerts("NoData"),
+    kimi("kimisvc_unit_state", unit="service", state="active"): alerts("ServiceDown"),
+    kimi("kimisvc_gate_verdict", verdict="PASS"): alerts("GateStale"),
+}
+"""What fires when a single series of the healthy box is missing; all others: nothing."""

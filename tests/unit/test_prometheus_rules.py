@@ -1,0 +1,161 @@
+"""The alert rules: promtool plays the table of scenes, and documents and names are held."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_scenarios import SCENES, WITHOUT
+from prometheus_scenes import GONE, HEALTHY, Scene
+
+from kimisvc.observe.contract import SERIES
+from kimisvc.observe.families import FAMILIES
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDER = REPOSITORY / "packaging" / "prometheus"
+RULES = FOLDER / "kimisvc.rules.yml"
+TEXT = RULES.read_text()
+ROWS: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load(TEXT)["groups"] for rule in group["rules"]
+]
+ALERTS = {row["alert"]: row for row in ROWS if "alert" in row}
+RECORDS = {row["record"] for row in ROWS if "record" in row}
+DOCUMENT = (REPOSITORY / "docs" / "alerts.md").read_text()
+PROMETHEUS_OWN = {"up"}
+NAME = re.compile(r"(?<![\w:\"])(?:kimisvc_\w+|vllm:\w+|instance:\w+(?::\w+)?|up)(?![\w:(])")
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool: packaging/setup apt"
+)
+
+
+def promtool(*words: str, cwd: Path = FOLDER) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["promtool", *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def play(folder: Path, scene: Scene, **checks: Any) -> subprocess.CompletedProcess[str]:
+    """Have promtool play a scene against the shipped rules."""
+    test = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "30s",
+        "tests": [
+            {
+                "interval": "30s",
+                "input_series": [{"series": k, "values": v} for k, v in scene.series.items()],
+                **checks,
+            }
+        ],
+    }
+    path = folder / "scene.yml"
+    path.write_text(json.dumps(test))  # JSON is YAML
+    return promtool("test", "rules", str(path))
+
+
+def firing(minute: float, names: frozenset[str]) -> dict[str, Any]:
+    """Return a check that exactly these alerts fire at that minute."""
+    return {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"} > 0)',
+        "eval_time": f"{minute * 60:g}s",
+        "exp_samples": [
+            {"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(names)
+        ],
+    }
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("promtool", "check", "rules", "kimisvc.rules.yml"),
+        ("promtool", "check", "config", "prometheus.yml"),
+        ("amtool", "check-config", "alertmanager.yml"),
+    ],
+    ids=" ".join,
+)
+def test_the_programs_accept_the_files(words: tuple[str, ...]) -> None:
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"needs {words[0]}: packaging/setup apt")
+    done = subprocess.run(
+        words, cwd=FOLDER, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_exactly_these_alerts_fire(scene: Scene, tmp_path: Path) -> None:
+    done = play(tmp_path, scene, promql_expr_test=[firing(*one) for one in scene.fires])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_missing_series_alerts_where_its_absence_means_something(
+    name: str, tmp_path: Path
+) -> None:
+    scene = Scene(f"without {name}", {name: GONE})
+    done = play(tmp_path, scene, promql_expr_test=[firing(30, WITHOUT.get(name, frozenset()))])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("name", ALERTS)
+def test_the_words_of_a_firing_alert_are_whole(name: str, tmp_path: Path) -> None:
+    """promtool prints what it got instead of nothing."""
+    scene, minute = next(
+        (scene, minute) for scene in SCENES for minute, names in scene.fires if name in names
+    )
+    expected = {"eval_time": f"{minute * 60:g}s", "alertname": name, "exp_alerts": []}
+    done = play(tmp_path, scene, alert_rule_test=[expected])
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    words = re.findall(r"Annotations:\{(.*)\}$", said, re.MULTILINE)
+    assert words, said
+    assert not re.search(r"no value|error|template|%!|: \"|  |kimisvc-\.|: :", words[0]), words
+
+
+def test_each_alert_has_scenes_in_which_it_fires_and_in_which_it_is_silent() -> None:
+    for name in ALERTS:
+        fires = [name in names for scene in SCENES for _, names in scene.fires]
+        assert any(fires), f"{name} never fires"
+        assert not all(fires), f"{name} is never silent"
+    told = {name for scene in SCENES for _, names in scene.fires for name in names}
+    assert told == set(ALERTS)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_each_alert_says_what_to_do(name: str) -> None:
+    alert = ALERTS[name]
+    assert alert["labels"]["severity"] in ("critical", "warning")
+    words = alert["annotations"]
+    assert set(words) == {"summary", "description", "action", "runbook"}
+    assert words["runbook"] == f"docs/alerts.md#{name.lower()}"
+    section = DOCUMENT.split(f"## {name}\n")[1].split("\n## ")[0]
+    assert f"Severity: {alert['labels']['severity']}." in section
+    assert "First:" in section
+
+
+def test_the_document_has_no_alert_that_is_none() -> None:
+    assert re.findall(r"^## (Kimisvc\w+)$", DOCUMENT, re.MULTILINE) == list(ALERTS)
+
+
+def test_every_series_of_a_rule_exists() -> None:
+    known = {family.name for family in FAMILIES} | SERIES | RECORDS | PROMETHEUS_OWN
+    for row in ROWS:
+        names = NAME.findall(row["expr"])
+        assert names, row
+        for name in names:
+            assert name in known, f"{row.get('alert') or row.get('record')}: {name}"
+
+
+def test_every_series_of_the_healthy_scene_exists() -> None:
+    known = {family.name for family in FAMILIES} | SERIES | PROMETHEUS_OWN
+    assert {series.partition("{")[0] for series in HEALTHY} <= known
