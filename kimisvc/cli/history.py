@@ -1,100 +1,120 @@
-"""history: what was applied, started, decided and rolled back."""
+"""history: what was applied, started, decided, rolled back and measured; and taking old rows out."""
 
 from __future__ import annotations
 
-import dataclasses
+import time
+from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kimisvc.cli import doors, options
 from kimisvc.cli.options import Form
-from kimisvc.cli.output import emit_json, moment, span, speed, table, verdict_json
+from kimisvc.cli.output import emit_json, moment, table
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.history import ApplyRow, History, RollbackRow, StartRow, VerdictRow
+    from kimisvc.deploy.history import History
 
 
-@click.command()
+class What(Enum):
+    """The kinds of events, as they are asked for."""
+
+    APPLY = "apply"
+    START = "start"
+    VERDICT = "verdict"
+    ROLLBACK = "rollback"
+    CANARY = "canary"
+    BENCH = "bench"
+
+
+class Moment(click.ParamType[float]):
+    """A moment of the past: how long ago (`2d`), or when (`2026-07-25`, `2026-07-25T18:00`)."""
+
+    name = "when"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Given what was typed, return it as Unix time; a date alone is its midnight here."""
+        from kimisvc.profile.quantities import parse_duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            return datetime.fromisoformat(str(value)).timestamp()
+        except (ValueError, OverflowError):
+            pass
+        try:
+            return time.time() - parse_duration(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is neither a span (2d, 36h) nor a date (2026-07-25)", param, ctx)
+
+
+@click.group(invoke_without_command=True)
 @click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True,
               help="How many of the newest events.")  # fmt: skip
+@click.option("--profile", metavar="NAME", help="Only what is of this profile.")
+@click.option("--generation", type=click.IntRange(1), metavar="N", help="Only of this generation.")
+@click.option("--since", type=Moment(), metavar="WHEN", help="Only since: 2d ago, or a date.")
+@click.option("--what", type=click.Choice([what.value for what in What]), multiple=True,
+              help="Only events of this kind; may be given several times.")  # fmt: skip
+@click.option("--csv", "form", flag_value=Form.CSV, type=Form, help="Answer with one table in CSV.")
 @options.instance
 @options.as_json
-def history(limit: int, instance: str | None, form: Form) -> None:
-    """Print applies, starts, verdicts and rollbacks of the instance, newest last."""
+@click.pass_context
+def history(
+    ctx: click.Context, /, limit: int, what: tuple[str, ...], form: Form, instance: str | None,
+    **narrowed: Any,
+) -> None:  # fmt: skip
+    """Print applies, starts, verdicts, rollbacks, canaries and benches, newest last.
+
+    In the order in which they happened, also where the clock was set meanwhile.
+    """
+    from kimisvc.cli.history_events import as_csv, as_json, events, found
+    from kimisvc.deploy.history import Which
+
+    if ctx.invoked_subcommand:
+        return
+    name = doors.instance_or_default(instance)
+    which = Which(limit=limit, **narrowed)
+    rows = found(_kept(name), which, {What(word) for word in what} or set(What))
+    if form is Form.JSON:
+        emit_json(as_json(rows, name))
+        return
+    happened = events(rows)[-limit:]
+    if form is Form.CSV:
+        click.echo(as_csv(happened), nl=False)
+    elif happened:
+        lines = [(moment(e.at), e.what, str(e.generation), e.text) for e in happened]
+        click.echo(table(lines, ("when", "what", "generation", "")))
+    else:
+        asked = any(value is not None for value in (*what, *narrowed.values()))
+        click.echo(f"{name}: {'nothing like that in its history' if asked else 'no history yet'}")
+
+
+@history.command()
+@click.option("--keep", type=Moment(), metavar="WHEN", required=True,
+              help="What is to stay: of the last 90d, or since a date.")  # fmt: skip
+@options.instance
+@options.as_json
+def prune(keep: float, instance: str | None, form: Form) -> None:
+    """Take out old canaries, and old samples of generations that were never accepted.
+
+    Starts, verdicts, applies, rollbacks, benches and the samples of accepted
+    generations always stay. The newest canary stays, too.
+    """
+    doors.need_root("pruning the history")
+    name = doors.instance_or_default(instance)
+    pruned = _kept(name).prune(before=keep)
+    if form is Form.JSON:
+        emit_json({"instance": name, "canaries": pruned.canaries, "samples": pruned.samples})
+        return
+    click.echo(f"{name}: {pruned.canaries} canaries and {pruned.samples} samples taken out")
+
+
+def _kept(instance: str) -> History:
     from kimisvc.deploy.history import History
     from kimisvc.deploy.layout import Layout
 
-    name = doors.instance_or_default(instance)
-    kept = History(Layout(doors.installation(), name).history)
-    if form is Form.JSON:
-        emit_json(history_json(kept, name, limit))
-        return
-    events = sorted(
-        [*map(_apply_event, kept.applies(limit)), *map(_start_event, kept.starts(limit)),
-         *map(_verdict_event, kept.verdicts(limit=limit)),
-         *map(_rollback_event, kept.rollbacks(limit=limit))]
-    )[-limit:]  # fmt: skip
-    if not events:
-        click.echo(f"{name}: no history yet")
-        return
-    rows = [(moment(at), what, generation, text) for at, _, what, generation, text in events]
-    click.echo(table(rows, ("when", "what", "generation", "")))
-
-
-Event = tuple[float, int, str, str, str]
-"""Moment, order among equals, what, generation, text."""
-
-
-def _apply_event(row: ApplyRow) -> Event:
-    before = f", before: {row.previous}" if row.previous else ""
-    ended = f"{row.outcome} (exit {row.exit})" if row.outcome else "left at work"
-    return (
-        row.at,
-        0,
-        "apply",
-        str(row.generation),
-        f"{row.profile} by {row.actor}{before}: {ended}",
-    )
-
-
-def _start_event(row: StartRow) -> Event:
-    ready = "no readiness seen" if row.ready_at is None else "ready"
-    load = f", loaded in {span(row.load_s)}" if row.load_s is not None else ""
-    version = f", vLLM {row.vllm_version}" if row.vllm_version else ""
-    return (
-        row.started_at,
-        1,
-        "start",
-        str(row.generation),
-        f"{row.profile}: {ready}{load}{version}",
-    )
-
-
-def _verdict_event(row: VerdictRow) -> Event:
-    figure = f"{speed(row.decode_tok_s)}; " if row.decode_tok_s else ""
-    kind = row.verdict.kind.value
-    return (row.at, 2, kind, str(row.generation), f"{row.profile}: {figure}{row.verdict.reason}")
-
-
-def _rollback_event(row: RollbackRow) -> Event:
-    to = f"to {row.to_generation}" if row.to_generation else "nothing restored"
-    return (row.at, 3, "rollback", str(row.from_generation), f"{to}: {row.reason}")
-
-
-def history_json(kept: History, instance: str, limit: int) -> dict[str, Any]:
-    """Given a history, return its JSON object: newest first, four lists."""
-    return {
-        "instance": instance,
-        "applies": [dataclasses.asdict(row) for row in kept.applies(limit)],
-        "starts": [dataclasses.asdict(row) for row in kept.starts(limit)],
-        "verdicts": [
-            {
-                **verdict_json(row), "at": row.at, "generation": row.generation,
-                "profile": row.profile, "invocation": row.invocation, "floor": row.floor,
-                "goal": row.goal, "notes": list(row.notes),
-            }
-            for row in kept.verdicts(limit=limit)
-        ],
-        "rollbacks": [dataclasses.asdict(row) for row in kept.rollbacks(limit=limit)],
-    }  # fmt: skip
+    return History(Layout(doors.installation(), instance).history)

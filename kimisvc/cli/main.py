@@ -32,16 +32,17 @@ COMMANDS = {
     "status": ("status", "What runs now, how fast it was, and whether it is what was applied."),
     "probe": ("probe", "Measure the running service: single-stream decode throughput, TTFT."),
     "rollback": ("rollback", "Go back to the last accepted generation, or to any other."),
-    "history": ("history", "Starts, verdicts, applies and rollbacks, newest last."),
+    "history": ("history", "What was applied, started, decided, rolled back, measured; newest last."),
     "doctor": ("doctor", "Look at this host: would a profile run here, and if not, why."),
     "exporter": ("exporter", "Serve metrics of all instances to Prometheus, or install that."),
     "import": ("adopt", "Make a profile of a `vllm serve` command line, or of a unit."),
     "schema": ("adopt", "Print the JSON Schema of a profile, for editors."),
     "gate": ("unit", "Prove the start that runs (called by the gate unit)."),
-    "settle": ("unit", "Keep what the gate found (called by the gate unit)."),
+    "canary": ("unit", "Probe the idle service shortly (called by the canary unit)."),
+    "settle": ("unit", "Keep what gate or canary found (called by their units)."),
 }
 """Each command, the module that holds it, and the line of help the overview shows."""
-FOR_UNITS = ("gate", "settle")
+FOR_UNITS = ("gate", "canary", "settle")
 DEBUG = "KIMISVC_DEBUG"
 UMASK = 0o022
 """Units read what commands write, as other users; sudo hands on whatever umask its caller had."""

@@ -23,6 +23,7 @@ class Form(Enum):
 
     TEXT = "text"
     JSON = "json"
+    CSV = "csv"
 
 
 _json_option = click.option(

@@ -17,6 +17,7 @@ from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.record import GateRecord, record_from_json
 from kimisvc.deploy.redacting import of_box, redacted_record
+from kimisvc.deploy.start_facts import start_facts
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files, processes
 from kimisvc.host.processes import LISTENING
@@ -91,7 +92,8 @@ def _take(box: Box, path: Path, place: _Place) -> Settled:
     refusal = "nothing proven"
     if verdict is not None and verdict.kind.accepted:
         refusal = _accept(box, record) if place is _Place.NEWEST else "a later gate has judged"
-    box.history.add_record(record, Accepted.NO if refusal else Accepted.YES)
+    accepted = Accepted.NO if refusal else Accepted.YES
+    box.history.add_record(record, accepted, start_facts(box, record))
     files.remove(path)
     if verdict is None:
         return Settled(note="the gate was ended before a verdict")

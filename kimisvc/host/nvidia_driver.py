@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path("/")
 _NVRM = re.compile(r"NVRM version:.*?\s(\d+\.\d[\d.]*)\s")
+_MODEL = re.compile(r"^Model:\s*(\S.*?)\s*$", re.MULTILINE)
 _LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.(\d+\.\d[\d.]*)")
 LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
 LIBRARY_FOLDERS = (
@@ -30,6 +31,23 @@ def loaded_version(proc: Path = ROOT / "proc") -> str:
         return ""
     found = _NVRM.search(told)
     return found[1] if found else ""
+
+
+def gpu_names(proc: Path = ROOT / "proc") -> tuple[str, ...]:
+    """Return the name of each GPU the loaded driver has, in the order of their PCI addresses.
+
+    From /proc/driver/nvidia/gpus/ADDRESS/information (README of the driver,
+    "The /proc/driver/nvidia/ Interface"); no device node is needed for it.
+    """
+    names = []
+    for path in sorted((proc / "driver" / "nvidia" / "gpus").glob("*/information")):
+        try:
+            found = _MODEL.search(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            continue
+        if found:
+            names.append(found[1])
+    return tuple(names)
 
 
 def library_versions(root: Path = ROOT) -> dict[str, str]:

@@ -63,3 +63,14 @@ def test_the_helper_that_makes_them(tmp_path: Path) -> None:
     (tmp_path / "usr" / "bin").mkdir(parents=True)
     (tmp_path / "usr" / "bin" / "nvidia-modprobe").touch()
     assert nvidia_driver.can_make_nodes(tmp_path)
+
+
+def test_gpus_are_named_without_a_device_node(tmp_path: Path) -> None:
+    texts = {"0000:18:00.0": "Model: \t\t NVIDIA H200\nIRQ:   \t\t 55\n", "0000:2a:00.0": "IRQ: 1\n",
+             "0000:3b:00.0": "Model:\t NVIDIA L4 \nGPU UUID: ?\n"}  # fmt: skip
+    for address, text in texts.items():
+        folder = tmp_path / "driver" / "nvidia" / "gpus" / address
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(text)
+    assert nvidia_driver.gpu_names(tmp_path) == ("NVIDIA H200", "NVIDIA L4")
+    assert nvidia_driver.gpu_names(tmp_path / "none") == ()

@@ -1,0 +1,188 @@
+"""history on the command line: filters, order, CSV that a spreadsheet may open, pruning."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click import UsageError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimisvc.cli import doors
+from kimisvc.cli.history import Moment, What
+from kimisvc.cli.history_events import COLUMNS, as_csv, events, found
+from kimisvc.cli.main import main
+from kimisvc.deploy.history import (
+    Accepted,
+    ApplyRow,
+    BenchRow,
+    CanaryResult,
+    CanaryRow,
+    History,
+    RollbackRow,
+    Which,
+)
+from kimisvc.deploy.record import GateRecord
+from kimisvc.records import Installation, Interval, Proof, Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = time.time()
+DAY = 86400.0
+HOSTILE = '=HYPERLINK("http://x","y")\r\n"and", \x1b[2Jmore'
+FAIL = GateRecord(
+    record="r", generation=2, profile="ll_ring", model="/m", invocation="i", began_at=1.0,
+    service_started_at=NOW - 2 * DAY, ended_at=NOW - 2 * DAY + 60, floor=40.0, goal=50.0,
+    proof=Proof(Verdict(VerdictKind.FAIL, HOSTILE), decode_tok_s=Interval(30.0, 31.0, 32.0)),
+)  # fmt: skip
+CANARY = CanaryRow(NOW - 60, "i", 1, "baseline", CanaryResult.MEASURED, 81.4, None, None, 0.2)
+BENCH = BenchRow(NOW - 30, "i", 1, "baseline", 64, 640, 2, 1800.5)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    place = Installation(Path("/k"), state=tmp_path / "state", runtime=tmp_path / "run")
+    monkeypatch.setattr(doors, "installation", lambda: place)
+    history = History(tmp_path / "state" / "kimi" / "history.sqlite")
+    history.begin_apply(ApplyRow(NOW - 2 * DAY - 9, None, 2, 1, "ll_ring", "ann", (), None, None))
+    history.add_record(FAIL, Accepted.NO)
+    history.add_rollback(RollbackRow(5.0, 2, 1, "too slow"))  # the clock was set back
+    history.add_canary(CANARY)
+    history.add_bench(BENCH)
+    return history
+
+
+@pytest.fixture
+def call(kept: History, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    assert kept.sequence()
+
+    def calling(*arguments: str, status: int = 0) -> str:
+        assert main(["history", *arguments]) == status
+        return capsys.readouterr().out
+
+    return calling
+
+
+def whats(text: str) -> list[str]:
+    return [line.split()[2] for line in text.splitlines()[1:]]
+
+
+def test_events_stand_in_the_order_they_happened_whatever_the_clock_said(
+    call: Callable[..., str],
+) -> None:
+    assert whats(call()) == ["apply", "start", "FAIL", "rollback", "canary", "bench"]
+    assert whats(call("-n", "2")) == ["canary", "bench"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        (("--profile", "baseline"), ["canary", "bench"]),
+        (("--profile", "ll_ring"), ["apply", "start", "FAIL", "rollback"]),
+        (("--generation", "1"), ["rollback", "canary", "bench"]),
+        (("--since", "1d"), ["canary", "bench"]),
+        (("--since", "3d", "--what", "verdict", "--what", "bench"), ["FAIL", "bench"]),
+        (("--what", "rollback", "--profile", "ll_ring", "--generation", "2"), ["rollback"]),
+    ],
+)
+def test_filters(call: Callable[..., str], arguments: tuple[str, ...], left: list[str]) -> None:
+    assert whats(call(*arguments)) == left
+
+
+def test_nothing_found_is_said(call: Callable[..., str]) -> None:
+    assert call("--profile", "none") == "kimi: nothing like that in its history\n"
+    assert call("--instance", "other") == "other: no history yet\n"
+
+
+def test_json_has_a_list_for_each_kind(call: Callable[..., str]) -> None:
+    told = json.loads(call("--json"))
+    lists = ("applies", "starts", "verdicts", "rollbacks", "canaries", "benches")
+    assert [len(told[name]) for name in lists] == [1] * 6
+    assert told["canaries"][0]["result"] == "measured"
+    assert told["verdicts"][0]["accepted"] is False
+    told = json.loads(call("--json", "--what", "bench"))
+    assert [len(told[name]) for name in lists] == [0, 0, 0, 0, 0, 1]
+
+
+def test_csv_is_one_table_that_runs_nothing(call: Callable[..., str], kept: History) -> None:
+    del call
+    text = as_csv(events(found(kept, Which(), set(What))))
+    head, *rows = csv.reader(io.StringIO(text, newline=""))
+    assert tuple(head) == COLUMNS
+    assert [row[2] for row in rows] == ["apply", "start", "FAIL", "rollback", "canary", "bench"]
+    assert all(len(row) == len(COLUMNS) for row in rows)
+    fail = dict(zip(head, rows[2], strict=True))
+    assert fail["reason"] == '\'=HYPERLINK("http://x","y")  "and",  [2Jmore'
+    assert (fail["decode_tok_s"], fail["decode_tok_s_low"]) == ("31.0", "30.0")
+    assert text.count("\r\n") == 7
+    assert "\n" not in text.replace("\r\n", "")
+
+
+def test_csv_on_the_command_line(call: Callable[..., str]) -> None:
+    lines = call("--csv", "--what", "canary").splitlines()
+    assert len(lines) == 2
+    assert ",canary,1,baseline,i,measured,81.4," in lines[1]
+
+
+@given(st.text(min_size=1))
+def test_no_text_of_the_csv_begins_a_formula_and_every_text_stays_in_its_cell(reason: str) -> None:
+    (event,) = events(
+        replace(found(History(Path("/none")), Which(), ()),
+                rollbacks=(RollbackRow(1.0, 2, 1, reason, 1),))
+    )  # fmt: skip
+    rows = list(csv.reader(io.StringIO(as_csv([event]), newline="")))
+    assert len(rows) == 2
+    assert not rows[1][-1].startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert all(c.isprintable() for c in rows[1][-1])
+
+
+@pytest.mark.parametrize("word", ["yesterday", "2 fortnights", "2026-13-01", ""])
+def test_what_is_no_moment_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="neither a span"):
+        Moment().convert(word, None, None)
+
+
+def test_moments() -> None:
+    assert Moment().convert("2d", None, None) == pytest.approx(time.time() - 2 * DAY, abs=5)
+    assert Moment().convert("2026-07-25T18:00+00:00", None, None) == 1785002400.0
+
+
+def test_prune_says_what_it_took(call: Callable[..., str], kept: History) -> None:
+    if os.geteuid() != 0:
+        assert call("prune", "--keep", "90d", status=1) == ""
+        return
+    kept.add_canary(replace(CANARY, at=NOW - 100 * DAY))
+    kept.add_canary(CANARY)
+    assert call("prune", "--keep", "90d") == "kimi: 1 canaries and 0 samples taken out\n"
+    assert json.loads(call("prune", "--keep", "90d", "--json"))["canaries"] == 0
+
+
+def test_help_of_both() -> None:
+    assert main(["history", "--help"]) == main(["history", "prune", "--help"]) == 0
+
+
+def test_a_hundred_thousand_canaries_are_quick_to_ask(kept: History) -> None:
+    with kept._writing() as db:  # noqa: SLF001 - one transaction for all of them
+        db.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)"
+            " INSERT INTO canaries SELECT 1000 + i, i, 'inv', 1, 'baseline', 'measured', 80.0,"
+            " NULL, NULL, 0.2, '' FROM n"
+        )
+        # Each is answered from the index of the sequence, and sorts nothing.
+        for query, values in (
+            ("SELECT * FROM canaries WHERE sequence > ? ORDER BY sequence DESC LIMIT 50", (0,)),
+            ("SELECT max(sequence) FROM canaries", ()),
+        ):
+            plan = " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values))
+            assert "SEARCH" in plan
+            assert "TEMP B-TREE" not in plan
+    assert len(kept.canaries(limit=50)) == 50
