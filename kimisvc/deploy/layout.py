@@ -51,6 +51,21 @@ class Layout:
         return self.state / "history.sqlite"
 
     @property
+    def tune(self) -> Path:
+        """What a search for the best profile has to remember, replaced atomically."""
+        return self.state / "tune.json"
+
+    @property
+    def tune_profiles(self) -> Path:
+        """The profiles a search chooses from, as they were when it began."""
+        return self.state / "tune"
+
+    @property
+    def tune_unit(self) -> str:
+        """The unit that searches; it is there only while a search is under way."""
+        return f"kimisvc-{self.instance}-tune.service"
+
+    @property
     def overwritten(self) -> Path:
         """Copies of units that were edited by hand and then overwritten on request."""
         return self.state / "overwritten"
@@ -83,6 +98,15 @@ class Layout:
     def record(self, name: str) -> Path:
         """Given a record's id, return the file in which the gate hands it over to `settle`."""
         return self.gate / f"record-{name}.json"
+
+    @property
+    def canary(self) -> Path:
+        """Folder of the unprivileged canary, owned by its user."""
+        return self.runtime / "canary"
+
+    def canary_record(self, name: str) -> Path:
+        """Given a record's id, return the file in which the canary hands it over to `settle`."""
+        return self.canary / f"record-{name}.json"
 
     def installed(self, unit: str) -> Path:
         """Given a unit's name, return where it is installed."""

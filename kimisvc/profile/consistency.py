@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kimisvc.profile.problems import KeyPath
     from kimisvc.records import Profile
 
-_UNIT_ENDINGS = ("-gate", "-rollback", "-canary")
+_UNIT_ENDINGS = ("-gate", "-rollback", "-canary", "-tune")
 _FIRST_FREE_PORT = 1024
 
 

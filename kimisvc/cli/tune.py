@@ -1,0 +1,294 @@
+"""tune: search for the profile to run, start by start."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kimisvc.cli import doors, options
+from kimisvc.cli.options import Form
+from kimisvc.cli.output import emit_json, problem_lines
+from kimisvc.errors import KimisvcError, ProfileRefusedError
+from kimisvc.records import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.tune import World
+    from kimisvc.deploy.tune_candidates import Offered
+    from kimisvc.deploy.tune_state import Asked, TrialRow, TuneState
+    from kimisvc.records import Problem, UnitFile
+
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+class Do(Enum):
+    """What the command is to do."""
+
+    BEGIN = "begin"
+    DRY_RUN = "dry-run"
+    STATUS = "status"
+    FOLLOW = "follow"
+    CANCEL = "cancel"
+    UNIT = "unit"
+
+
+def _do(what: Do, text: str, **more: Any) -> Callable[[Command], Command]:
+    return click.option(
+        f"--{what.value}", "do", flag_value=what, type=Do, default=Do.BEGIN, help=text, **more
+    )
+
+
+@click.command()
+@click.argument("profiles", metavar="[PROFILE]...", nargs=-1)
+@click.option(
+    "--plan", metavar="FILE", type=click.Path(path_type=Path), help="Read it from a file."
+)
+@click.option("--target", metavar='">40~50"', help="Floor and goal; else those of the first.")
+@click.option("--explore", is_flag=True, default=None, help="Compare all, by several starts each.")
+@click.option("--max-risk", metavar="CLASS", help="safe, safe-ish (unless said) or risky.")
+@click.option("--budget", metavar="TIME", help="Spend so much at most, such as 3h.")
+@click.option("--max-starts", metavar="N", type=int, help="Start so often at most.")
+@click.option("--drain", metavar="TIME", help="Wait so long for requests to end before a restart.")
+@click.option("--window", metavar="HH:MM-HH:MM", help="Restart within these hours only.")
+@click.option("--no-follow", is_flag=True, help="Do not watch it; the search goes on.")
+@_do(Do.DRY_RUN, "Say what would be tried and how long it takes; do nothing.")
+@_do(Do.STATUS, "Show the search that is under way, or the last.")
+@_do(Do.FOLLOW, "Watch the search that is under way.")
+@_do(Do.CANCEL, "End the search; a start under way is left to its gate.")
+@_do(Do.UNIT, "Search (called by the unit of the search).", hidden=True)
+@options.instance
+@options.as_json
+def tune(
+    profiles: tuple[str, ...], plan: Path | None, no_follow: bool, do: Do, instance: str | None,
+    form: Form, **words: Any,
+) -> int:  # fmt: skip
+    """Search for the profile to run: the first that meets the target, or with --explore the fastest.
+
+    Measures the first PROFILE; where it meets the target, that is all. Else
+    the others by risk, never above --max-risk. Each start goes through the same
+    gate as apply. Works as a unit of its own: Ctrl-C, a lost connection or a
+    reboot leave it at work. In the end the simplest profile that is not worse
+    is in place.
+    """
+    if do in (Do.BEGIN, Do.DRY_RUN):
+        return _begin(
+            _asked(profiles, plan, words), do, _Then.LEAVE if no_follow else _Then.WATCH, form
+        )
+    if profiles or plan or any(value is not None for value in words.values()):
+        raise click.UsageError(f"--{do.value} takes no profiles and nothing else that is asked for")
+    if do is not Do.STATUS and do is not Do.FOLLOW:
+        doors.need_root(f"tune --{do.value}")
+    from kimisvc.host.systemd import Systemd
+
+    with Systemd() as systemd:
+        box = doors.box(systemd, doors.instance_or_default(instance))
+        return _HOW[do](box, form)
+
+
+class _Then(Enum):
+    WATCH = "watch"
+    LEAVE = "leave"
+
+
+def _asked(
+    profiles: Sequence[str], plan: Path | None, words: dict[str, Any]
+) -> tuple[tuple[str, ...], Asked]:
+    from kimisvc.deploy.tune_asked import WORDS, asked_of, read_plan
+
+    told: dict[str, Any] = dict(read_plan(plan)) if plan else {}
+    for word in WORDS:
+        value = words.get(word.key)
+        if value is not None:
+            try:
+                told[word.key] = word.becomes(value)
+            except ValueError as error:
+                raise click.UsageError(f"--{word.key.replace('_', '-')}: {error}") from error
+    names = tuple(profiles) or told.get("profiles", ())
+    told.pop("profiles", None)
+    if not names:
+        raise click.UsageError("say which profiles to try, the one to begin with first")
+    return names, asked_of(told, doors.actor())
+
+
+def _offered(names: Sequence[str]) -> tuple[Offered, ...]:
+    """Check all profiles; raise ProfileRefusedError with the problems of all."""
+    from kimisvc.deploy.tune_candidates import Offered
+
+    offered: list[Offered] = []
+    problems: list[Problem] = []
+    for name in names:
+        found = doors.checked(name)
+        problems += found.problems
+        if found.profile is not None:
+            offered.append(Offered(str(found.files[0]), found.text, found.profile))
+    if len(offered) < len(names):
+        raise ProfileRefusedError([p for p in problems if p.severity is Severity.ERROR])
+    for line in problem_lines(problems):
+        click.echo(line, err=True)
+    return tuple(offered)
+
+
+def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: Form) -> int:
+    from kimisvc.deploy.tune_begin import begin, refuse_traffic, with_target
+    from kimisvc.deploy.tune_candidates import entries
+    from kimisvc.deploy.tune_plan import start_seconds
+    from kimisvc.deploy.tune_state import TuneState
+    from kimisvc.deploy.tune_summary import outlook, summary
+    from kimisvc.host.systemd import Systemd
+
+    names, asked = wanted
+    offered = _offered(names)
+    tried = entries(offered)
+    first = offered[0].profile
+    asked = with_target(asked, first)
+    if do is Do.BEGIN:
+        doors.need_root("tune")
+    with Systemd() as systemd:
+        box = doors.box(systemd, first.service.instance)
+        draft = TuneState(
+            first.service.instance, box.now(), asked, tuple(entry.contender for entry in tried)
+        )
+        start_s = {
+            one.profile.name: start_seconds(box, one.profile, asked.search) for one in offered
+        }
+        said = outlook(draft, start_s)
+        if do is Do.DRY_RUN:
+            emit_json({**tune_json(draft), "outlook": said}) if form is Form.JSON else click.echo(
+                f"{summary(draft)}\n{said}"
+            )
+            return 0
+        from kimisvc.deploy.tune_state import refuse_meanwhile
+
+        refuse_meanwhile(box.layout)
+        current = box.generations.sound_current()
+        runs = box.systemd.state(box.layout.units.service).active_state == "active"
+        refuse_traffic(box, asked, doors.api(current.settings()) if current and runs else None)
+        begin(box, asked, tried, _unit(box))
+        click.echo(f"kimisvc: {said}", err=True)
+        if then is _Then.LEAVE:
+            click.echo("kimisvc: watch it with: kimisvc tune --follow", err=True)
+            return _status(box, form)
+        return _follow(box, form)
+
+
+def _unit(box: Box) -> UnitFile:
+    from kimisvc.render.tune_unit import TEMPLATE, render_tune
+
+    template = doors.templates().get(TEMPLATE)
+    if template is None:
+        raise KimisvcError("no-template", f"{TEMPLATE} is not part of this installation")
+    return render_tune(template, box.layout.place, box.layout.instance, box.layout.tune_unit)
+
+
+def _follow(box: Box, form: Form) -> int:
+    from kimisvc.cli.reporter import reporter
+    from kimisvc.deploy.tune_watch import watch
+
+    with reporter() as shown:
+        state = watch(box, shown)
+    return _tell(state, form)
+
+
+def _status(box: Box, form: Form) -> int:
+    from kimisvc.deploy.tune_state import read_state
+
+    state = read_state(box.layout)
+    if state is None:
+        raise KimisvcError("no-search", f"there was no search of {box.layout.instance} yet")
+    _tell(state, form)
+    return 0
+
+
+def _cancel(box: Box, form: Form) -> int:
+    from kimisvc.deploy.tune_begin import cancel
+
+    state = cancel(box)
+    if state is None:
+        raise KimisvcError("no-search", f"there was no search of {box.layout.instance} to cancel")
+    _tell(state, form)
+    return 0
+
+
+def _search(box: Box, form: Form) -> int:
+    """Be the unit of the search: carry it on to its end, then remove the unit."""
+    from kimisvc.cli.reporter import Plain
+    from kimisvc.deploy.tune import search
+    from kimisvc.deploy.tune_begin import remove_unit
+
+    state = search(_world(box, Plain()))
+    remove_unit(box)
+    if state is not None:
+        _tell(state, form)
+    return 0  # how it ended is in its state; the unit did what it is for
+
+
+def _world(box: Box, shown: Any) -> World:
+    from kimisvc.cli.apply import checks
+    from kimisvc.deploy.apply import Wish
+    from kimisvc.deploy.tune import World
+    from kimisvc.deploy.tune_trial import Means
+    from kimisvc.profile.resolved import to_toml
+
+    return World(
+        Means(box, checks(box), shown),
+        lambda profile, written: Wish(
+            profile, written, to_toml(profile), doors.units_of(profile), "tune"
+        ),
+        doors.api,
+    )
+
+
+_HOW = {Do.STATUS: _status, Do.FOLLOW: _follow, Do.CANCEL: _cancel, Do.UNIT: _search}
+
+
+def _tell(state: TuneState, form: Form) -> int:
+    from kimisvc.deploy.tune_summary import summary
+
+    emit_json(tune_json(state)) if form is Form.JSON else click.echo(summary(state))
+    return state.ended.exit if state.ended else 0
+
+
+def tune_json(state: TuneState) -> dict[str, Any]:
+    """Given a search, return its JSON object: what was asked, tried, spent, and how it ended."""
+    from kimisvc.deploy.tune_summary import summary
+
+    ended = state.ended
+    return {
+        "instance": state.instance,
+        "begun_at": state.begun_at,
+        "ended_at": ended.at if ended else None,
+        "target": state.asked.target or None,
+        "search": state.asked.search.name.lower().replace("_", "-"),
+        "max_risk": state.asked.max_risk.value,
+        "candidates": [
+            {"name": one.name, "risk": one.risk.value, "differences": one.differences}
+            for one in state.candidates
+        ],
+        "trials": [_trial_json(trial) for trial in state.trials],
+        "pending": state.pending.candidate if state.pending else None,
+        "spent_s": state.spent_s,
+        "restoring_s": state.restoring_s,
+        "why": ended.why if ended else None,
+        "winner": (ended.winner or None) if ended else None,
+        "left": ended.left if ended else None,
+        "exit": ended.exit if ended else None,
+        "summary": summary(state),
+    }
+
+
+def _trial_json(trial: TrialRow) -> dict[str, Any]:
+    speed = trial.decode_tok_s
+    return {
+        "candidate": trial.candidate, "at": trial.at, "seconds": trial.seconds,
+        "verdict": trial.verdict.value, "reason": trial.reason, "outcome": trial.outcome,
+        "generation": trial.generation,
+        "decode_tok_s": speed.mean if speed else None,
+        "decode_tok_s_low": speed.low if speed else None,
+        "decode_tok_s_high": speed.high if speed else None,
+    }  # fmt: skip

@@ -1,0 +1,146 @@
+"""Begins a search, cancels one, and keeps its unit: what an operator's command does.
+
+The unit is a file, enabled, and not a transient one: systemd forgets those at a
+reboot, and a search has to go on after it. It is removed when the search has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.tune_state import (
+    Asked,
+    Contender,
+    Ended,
+    TuneState,
+    forget_profiles,
+    keep_profile,
+    read_state,
+    refuse_meanwhile,
+    write_state,
+)
+from kimisvc.deploy.tune_traffic import Traffic, traffic
+from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.host import files
+from kimisvc.measure.tuning import Search
+from kimisvc.profile.quantities import format_target
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.tune_traffic import Counting
+    from kimisvc.records import Profile, UnitFile
+
+STOP = 120.0
+"""How long the unit of a search may take to stop (s)."""
+CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A candidate as it comes: what is kept of it, and its profile's texts."""
+
+    contender: Contender
+    written: str
+    resolved: str
+
+
+def with_target(asked: Asked, first: Profile) -> Asked:
+    """Given what is asked, fill in the target of the first profile where none is given.
+
+    Raise KimisvcError where there is none and the question is who meets it.
+    """
+    if asked.target:
+        return asked
+    own = first.gate.decode_tok_s
+    if own is not None:
+        return replace(asked, target=format_target(own))
+    if asked.search is Search.EXPLORE:
+        return asked
+    raise KimisvcError(
+        "no-target",
+        f"{first.name} sets no [gate] decode_tok_s, and no --target is given: nothing is to be met",
+        hint='say --target ">40~50", or --explore to find the fastest',
+    )
+
+
+def refuse_traffic(box: Box, asked: Asked, api: Counting | None) -> None:
+    """Raise KimisvcError where requests would be cut off that nobody said may be.
+
+    `api` is the server that runs, None where none does. Who gives a window or a
+    time to drain has thought of them.
+    """
+    if api is None or asked.window or asked.drain_s is not None:
+        return
+    seen = traffic(api, box.sleep)
+    if seen is not Traffic.NONE:
+        raise KimisvcError(
+            "live-traffic",
+            f"{seen.value}, and each candidate restarts it",
+            hint="--drain 10min waits so long for requests to end before each restart,"
+            " --window 02:00-06:00 restarts only then",
+        )
+
+
+def begin(box: Box, asked: Asked, entries: tuple[Entry, ...], unit: UnitFile) -> TuneState:
+    """Given what is asked and the candidates, keep them and start the unit that searches.
+
+    Raise LockedError where another command or search is at work on the instance.
+    """
+    files.make_folder(box.layout.runtime)
+    files.make_folder(box.layout.state)
+    with files.Lock(box.layout.operator_lock):
+        refuse_meanwhile(box.layout)
+        accepted = box.generations.sound_accepted()
+        state = TuneState(
+            instance=box.layout.instance,
+            begun_at=box.now(),
+            asked=asked,
+            candidates=tuple(entry.contender for entry in entries),
+            before=accepted.number if accepted else None,
+        )
+        forget_profiles(box.layout)
+        for entry in entries:
+            keep_profile(box.layout, entry.contender.name, entry.written, entry.resolved)
+        files.write_atomic(box.layout.installed(unit.name), unit.text, mode=0o644)
+        write_state(box.layout, state)
+        box.systemd.reload()
+        box.systemd.enable((unit.name,))
+        box.systemd.reset_failed(unit.name)
+    box.systemd.start(unit.name)
+    return state
+
+
+def cancel(box: Box) -> TuneState | None:
+    """Given a box, end its search where it is; return it, None where there was none to end.
+
+    A start that is under way is left to its gate: it is accepted or rolled back
+    as after any apply. A damaged state is removed with its unit.
+    """
+    job = box.systemd.stop(box.layout.tune_unit)
+    if job:
+        box.systemd.wait_for_job(job, STOP)
+    files.make_folder(box.layout.runtime)
+    with files.Lock(box.layout.operator_lock, wait=STOP):
+        try:
+            state = read_state(box.layout)
+        except KimisvcError:
+            files.remove(box.layout.tune)
+            state = None
+        if state is not None and state.ended is None:
+            left = "what runs is left to its gate: kimisvc status --follow"
+            ended = Ended(box.now(), CANCELLED, "", left, int(ExitStatus.FAILED))
+            state = replace(state, ended=ended).saying(box.now(), CANCELLED)
+            write_state(box.layout, state)
+        remove_unit(box)
+    return state
+
+
+def remove_unit(box: Box) -> None:
+    """Given a box whose search has ended, remove the unit of it; not being there is fine."""
+    name = box.layout.tune_unit
+    if not files.exists(box.layout.installed(name)):
+        return
+    box.systemd.disable((name,))
+    files.remove(box.layout.installed(name))
+    box.systemd.reload()

@@ -1,0 +1,120 @@
+"""The end of a search: the right profile is put in place, and what is there is told honestly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.apply import Reload
+from kimisvc.deploy.outcome import Outcome
+from kimisvc.deploy.tune_state import Ended, Pending, TuneState, kept_profile, write_state
+from kimisvc.deploy.tune_trial import carry_out
+from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.records import UnitFile, VerdictKind
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.apply import Wish
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.generations import Generation
+    from kimisvc.deploy.tune import World
+    from kimisvc.deploy.tune_state import TrialRow
+    from kimisvc.measure.tuning import Stop
+
+RUNS = (Outcome.UNCHANGED.value, Outcome.RECORDED.value, Outcome.ACCEPTED.value)
+
+
+def leave(world: World, state: TuneState, stop: Stop) -> TuneState:
+    """Given a search that stops, put its winner in place, or what was accepted before it began.
+
+    Where the winner fails now, that is a start like any other: the search is
+    returned not ended, and chooses anew.
+    """
+    box = world.means.box
+    why = stop.why.value
+    if not stop.winner:
+        return _without_winner(world, state, why)
+    profile, written = kept_profile(box.layout, stop.winner)
+    wish = world.wish_of(profile, written)
+    state, row = _put_back(world, state, stop.winner, wish)
+    if row.outcome in RUNS:
+        left = f"{stop.winner}, accepted and running"
+        return _end(box, state, why, stop.winner, left, ExitStatus.DONE)
+    if row.verdict is VerdictKind.INCONCLUSIVE:
+        state, row = _put_back(world, state, stop.winner, replace(wish, reload=Reload.PROVE))
+        if row.outcome in RUNS:
+            left = f"{stop.winner}, accepted and running"
+            return _end(box, state, why, stop.winner, left, ExitStatus.DONE)
+    if row.verdict is VerdictKind.FAIL:
+        # Not the winner any more; its seconds are counted as those of this start.
+        state = replace(state, restoring_s=state.restoring_s - row.seconds)
+        return replace(state, trials=(*state.trials, row))
+    left = f"{stop.winner}, running but not proven this time: {row.reason}"
+    return _end(box, state, why, stop.winner, left, ExitStatus.INCONCLUSIVE)
+
+
+def _without_winner(world: World, state: TuneState, why: str) -> TuneState:
+    """None was good enough: back to what was accepted before the search, where there was something."""
+    box = world.means.box
+    target = _before(box, state)
+    if target is None:
+        left = _what_runs(box)
+        nothing = f"nothing was accepted before this search, so nothing is put back; {left}"
+        return _end(box, state, why, "", nothing, ExitStatus.NOT_RESTORED)
+    try:
+        wish = wish_of(target, world)
+    except KimisvcError as error:
+        lost = f"generation {target.label} is lost ({error.message}); {_what_runs(box)}"
+        return _end(box, state, why, "", lost, ExitStatus.NOT_RESTORED)
+    state, row = _put_back(world, state, target.profile, wish)
+    if row.outcome in RUNS:
+        left = f"{target.profile}, which was accepted before this search, runs again"
+        return _end(box, state, why, "", left, ExitStatus.ROLLED_BACK)
+    left = (
+        f"{target.profile} was to be put back and was not proven: {row.reason}; {_what_runs(box)}"
+    )
+    return _end(box, state, why, "", left, ExitStatus.NOT_RESTORED)
+
+
+def _before(box: Box, state: TuneState) -> Generation | None:
+    """What was accepted when the search began; where that is damaged, what was accepted last."""
+    if state.before is not None and box.generations.is_whole(state.before):
+        return box.generations.get(state.before)
+    return box.generations.sound_accepted()
+
+
+def wish_of(generation: Generation, world: World) -> Wish:
+    """Given a generation, return the wish for it as it was written then. Raise KimisvcError."""
+    written = generation.resolved()
+    units = tuple(UnitFile(unit.name, unit.text) for unit in generation.units())
+    wish = world.wish_of(generation.settings(), written)
+    return replace(wish, resolved=written, units=units)
+
+
+def _put_back(world: World, state: TuneState, name: str, wish: Wish) -> tuple[TuneState, TrialRow]:
+    """Bring a wish about where it does not run yet; return the search with the seconds that took."""
+    box = world.means.box
+    state = state.saying(box.now(), f"leaving {name} in place")
+    write_state(box.layout, state)
+    world.means.reporter.step(state.log[-1][1])
+    began = Pending(name, box.history.sequence(), box.now())
+    row = carry_out(world.means, wish, began, None)
+    return replace(state, restoring_s=state.restoring_s + row.seconds), row
+
+
+def _what_runs(box: Box) -> str:
+    """Say what runs now, and whether it was ever proven."""
+    current = box.generations.sound_current()
+    service = box.systemd.state(box.layout.units.service)
+    if current is None:
+        return "no generation is in place"
+    accepted = box.generations.sound_accepted()
+    proven = accepted is not None and accepted.number == current.number
+    standing = "accepted" if proven else "not accepted"
+    return f"generation {current.label}, {standing}, is {service.active_state}"
+
+
+def _end(
+    box: Box, state: TuneState, why: str, winner: str, left: str, status: ExitStatus
+) -> TuneState:
+    ended = Ended(box.now(), why, winner, left, int(status))
+    return replace(state, ended=ended).saying(box.now(), f"ended: {why}; {left}")

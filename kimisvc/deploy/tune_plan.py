@@ -1,0 +1,119 @@
+"""From what a search remembers to the plan that says what comes next, and how long a start takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from kimisvc.errors import KimisvcError
+from kimisvc.measure.comparison import StartFigure
+from kimisvc.measure.contest import Candidate, Trial
+from kimisvc.measure.gate import budget
+from kimisvc.measure.tuning import Budget, Plan, Search, Spent
+from kimisvc.profile.resolved import to_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.history import History
+    from kimisvc.deploy.tune_state import TrialRow, TuneState
+    from kimisvc.records import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long starts took here (s). None: never seen.
+
+    `load_s`: from the start to ready. `gate_s`: from ready to the verdict.
+    """
+
+    load_s: float | None
+    gate_s: float | None
+
+    @property
+    def start_s(self) -> float | None:
+        """From the start to the verdict; None where no load was seen."""
+        return None if self.load_s is None else self.load_s + (self.gate_s or 0.0)
+
+
+def durations(history: History, model: str) -> Durations:
+    """Given a history and a model, return how long its starts took; a damaged one saw none."""
+    try:
+        loads = history.loads(model)
+        ready = {s.invocation: s.ready_at for s in history.starts(50) if s.model == model}
+        gates = [
+            verdict.at - moment
+            for verdict in history.verdicts(limit=50)
+            if (moment := ready.get(verdict.invocation)) is not None and verdict.at > moment
+        ]
+    except KimisvcError:
+        return Durations(None, None)
+    # A gate that was run again long after the start would tell of that time, not of itself.
+    return Durations(median(loads) if loads else None, min(gates) if gates else None)
+
+
+def start_seconds(box: Box, profile: Profile, search: Search) -> float | None:
+    """Given a candidate, return how long a start of it will take here (s); None: never seen.
+
+    Where the question is whether it meets a target and it runs already, only
+    its gate is run again.
+    """
+    seen = durations(box.history, profile.vllm.model)
+    if search is Search.FIRST_THAT_MEETS and _runs(box, profile):
+        return budget(profile) if seen.gate_s is None else seen.gate_s
+    return seen.start_s
+
+
+def _runs(box: Box, profile: Profile) -> bool:
+    current, accepted = box.generations.sound_current(), box.generations.sound_accepted()
+    if current is None or accepted is None or current.number != accepted.number:
+        return False
+    active = box.systemd.state(box.layout.units.service).active_state == "active"
+    try:
+        return active and current.resolved() == to_toml(profile)
+    except KimisvcError:
+        return False
+
+
+def longest(profile: Profile) -> float:
+    """Given a profile, return how long a start of it can take at most, to its verdict (s)."""
+    return profile.service.load_timeout + budget(profile)
+
+
+def plan_from(state: TuneState, start_s: Mapping[str, float]) -> Plan:
+    """Given a search and how long a start of each candidate takes (s), return its plan.
+
+    What candidates themselves took goes before that.
+    """
+    asked = state.asked
+    candidates = []
+    for one in state.candidates:
+        trials = [trial for trial in state.trials if trial.candidate == one.name]
+        took = [trial.seconds for trial in trials if trial.verdict.accepted]
+        candidates.append(
+            Candidate(
+                one.name, one.risk, one.differences,
+                median(took) if took else start_s[one.name],
+                tuple(_as_trial(trial) for trial in trials),
+            )
+        )  # fmt: skip
+    spent = Budget(
+        math.inf if asked.budget_s is None else asked.budget_s,
+        math.inf if asked.max_starts is None else asked.max_starts,
+    )
+    return Plan(tuple(candidates), asked.search, asked.max_risk, spent, asked.margin)
+
+
+def spent(state: TuneState) -> Spent:
+    """Given a search, return what it has cost: every second, and the starts that measure."""
+    return Spent(state.spent_s, sum(trial.started for trial in state.trials))
+
+
+def _as_trial(row: TrialRow) -> Trial:
+    figure = None
+    if row.decode_tok_s is not None and row.decode_tok_s.mean > 0:
+        figure = StartFigure(row.decode_tok_s.mean, row.error)
+    return Trial(row.verdict, figure)

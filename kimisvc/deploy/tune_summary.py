@@ -1,0 +1,151 @@
+"""A search in words: for who watches, and to paste into a ticket. Pure."""
+
+from __future__ import annotations
+
+import time
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.tune_plan import plan_from
+from kimisvc.measure.comparison import compare, say
+from kimisvc.measure.contest import RISK_ORDER
+from kimisvc.measure.tuning import Search, expected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kimisvc.deploy.tune_state import TrialRow, TuneState
+
+HOUR = 3600.0
+SHORT = 600.0
+"""Below this many seconds, minutes are told with a tenth."""
+
+
+def summary(state: TuneState) -> str:
+    """Given a search, return what was tried, its figures, what it cost, and what was left and why."""
+    lines = [f"{_title(state)}", f"asked for: {_asked(state)}", "tried:"]
+    lines += [f"  {line}" for line in _tried(state)] or ["  nothing yet"]
+    lines += [f"  {line}" for line in _not_tried(state)]
+    comparisons = list(_compared(state))
+    if comparisons:
+        lines += ["compared:", *(f"  {line}" for line in comparisons)]
+    lines.append(f"cost: {_cost(state)}")
+    if state.ended is not None:
+        lines.append(f"ended: {state.ended.why}")
+        lines.append(f"left in place: {state.ended.left}{_choice(state)}")
+    elif state.pending is not None:
+        lines.append(f"now: a start of {state.pending.candidate}, since {_at(state.pending.at)}")
+    elif state.log:
+        lines.append(f"now: {state.log[-1][1]}")
+    return "\n".join(lines)
+
+
+def outlook(state: TuneState, start_s: Mapping[str, float | None]) -> str:
+    """Given a search that begins and how long starts take (None: never seen), say how long it will."""
+    known = {name: seconds or 0.0 for name, seconds in start_s.items()}
+    unknown = [name for name, seconds in start_s.items() if seconds is None]
+    if unknown:
+        return (
+            "how long it will take is not known: no load of this model was seen here yet;"
+            " after the first start kimisvc tune --status tells more"
+        )
+    times = expected(plan_from(state, known))
+    least, most = spell(times.least), spell(times.most)
+    each = spell(max(known.values()))
+    span = least if least == most else f"{least} to {most}"
+    return f"it will take {span} (a start takes about {each} here)"
+
+
+def spell(seconds: float) -> str:
+    """Given seconds, return them as `72 min`, `4.2 min` or `3 h 05 min`."""
+    if seconds < SHORT:
+        return f"{seconds / 60:.1f} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
+
+
+def _title(state: TuneState) -> str:
+    until = f" to {_at(state.ended.at)}" if state.ended else ", not ended"
+    by = f", by {state.asked.actor}" if state.asked.actor else ""
+    return f"kimisvc tune, instance {state.instance}: {_at(state.begun_at)}{until}{by}"
+
+
+def _asked(state: TuneState) -> str:
+    asked = state.asked
+    parts = [f"{asked.target} tok/s" if asked.target else "no target"]
+    parts.append(asked.search.value)
+    parts.append(f"risk {asked.max_risk.value} at most")
+    if asked.budget_s is not None:
+        parts.append(f"{spell(asked.budget_s)} at most")
+    if asked.max_starts is not None:
+        parts.append(f"{asked.max_starts} starts at most")
+    if asked.window:
+        parts.append(f"restarts within {asked.window}")
+    return ", ".join(parts)
+
+
+def _tried(state: TuneState) -> Iterator[str]:
+    for number, trial in enumerate(state.trials, 1):
+        reason = trial.reason.strip().splitlines()[0] if trial.reason.strip() else ""
+        yield (
+            f"{number}. {trial.candidate}: {trial.verdict.value}, {_speed(trial)}"
+            f"{reason}; {spell(trial.seconds)}"
+        )
+
+
+def _speed(trial: TrialRow) -> str:
+    """The speed, where the reason does not begin with it already."""
+    speed = trial.decode_tok_s
+    if speed is None or f"{speed.mean:.2f} tok/s" in trial.reason:
+        return ""
+    return f"{speed.mean:.2f} tok/s (95 % interval {speed.low:.2f} to {speed.high:.2f}): "
+
+
+def _not_tried(state: TuneState) -> Iterator[str]:
+    tried = {trial.candidate for trial in state.trials}
+    most = RISK_ORDER.index(state.asked.max_risk)
+    for one in state.candidates:
+        if RISK_ORDER.index(one.risk) > most:
+            yield f"not tried: {one.name}, it is {one.risk.value}"
+        elif one.name not in tried and state.ended is not None:
+            yield f"not tried: {one.name} ({state.ended.why})"
+
+
+def _compared(state: TuneState) -> Iterator[str]:
+    """Each candidate with figures, held against the first that has some."""
+    plan = plan_from(state, {one.name: 0.0 for one in state.candidates})
+    measured = [one for one in plan.candidates if one.figures]
+    for other in measured[1:]:
+        base = measured[0]
+        starts = f"{len(base.figures)} and {len(other.figures)} starts"
+        words = say(compare(base.figures, other.figures, margin=plan.margin))
+        yield f"{other.name} against {base.name} ({starts}): {words}"
+
+
+def _cost(state: TuneState) -> str:
+    starts = sum(trial.started for trial in state.trials)
+    words = f"{spell(state.spent_s)} in {starts} start{'' if starts == 1 else 's'}"
+    if state.restoring_s:
+        words += f", {spell(state.restoring_s)} of it to leave the right profile in place"
+    return words
+
+
+def _choice(state: TuneState) -> str:
+    """Why the winner is the one it is."""
+    winner = state.ended.winner if state.ended else ""
+    if not winner:
+        return ""
+    speeds = [
+        trial.decode_tok_s.mean
+        for trial in state.trials
+        if trial.candidate == winner and trial.verdict.accepted and trial.decode_tok_s
+    ]
+    figure = f" at {fmean(speeds):.2f} tok/s" if speeds else ""
+    if state.asked.search is Search.FIRST_THAT_MEETS and len(state.trials) == 1:
+        return f"{figure}; no other had to be started"
+    others = {trial.candidate for trial in state.trials} - {winner}
+    return f"{figure}; the simplest that is not worse" if others else figure
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

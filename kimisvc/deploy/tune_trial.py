@@ -1,0 +1,164 @@
+"""One start of a candidate: through the same apply and gate as any other, then judged.
+
+A start that was begun before we were cut off (a kill, a reboot) is followed to
+its end rather than paid for twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.apply import Reload, bring_about
+from kimisvc.deploy.follow import follow
+from kimisvc.deploy.outcome import Applied, Outcome
+from kimisvc.deploy.owed import owed
+from kimisvc.deploy.tune_state import TrialRow
+from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
+from kimisvc.measure.comparison import start_figure
+from kimisvc.measure.gate_rule import decide
+from kimisvc.measure.tuning import Search
+from kimisvc.profile.problems import format_problem
+from kimisvc.records import Sample, Severity, Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.apply import Checks, Wish
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.follow import Reporter
+    from kimisvc.deploy.history import StartFigures
+    from kimisvc.deploy.outcome import Ending
+    from kimisvc.deploy.tune_state import Pending
+    from kimisvc.records import Profile, SpeedTarget
+
+REFUSED = "refused"
+"""The outcome of a candidate that the host cannot run: nothing was started."""
+BROKE = "broke"
+"""The outcome of a start that could not be brought about, for a reason of the box."""
+RELOAD = {Search.FIRST_THAT_MEETS: Reload.PROVE, Search.EXPLORE: Reload.ALWAYS}
+"""What a start asks for: a comparison needs starts anew, while a model that is loaded already can
+tell whether a target is met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a start is brought about with."""
+
+    box: Box
+    checks: Checks
+    reporter: Reporter
+
+
+def carry_out(means: Means, wish: Wish, pending: Pending, target: SpeedTarget | None) -> TrialRow:
+    """Given a candidate's wish, bring its start about, or follow the one begun; return the row.
+
+    A candidate that fails, or that the host refuses, is a row too. Raise
+    LeftAtWorkError where we are told to leave.
+    """
+    box = means.box
+    try:
+        applied = _begun(means, wish, pending) or bring_about(
+            box, wish, means.checks, means.reporter
+        )
+        found = _figures(box, applied.ending)
+    except LeftAtWorkError:
+        raise
+    except PreflightRefusedError as error:
+        reasons = [p for p in error.reasons if p.severity is Severity.ERROR]
+        first = format_problem(reasons[0]) if reasons else error.message
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        why = Verdict(VerdictKind.FAIL, f"this host cannot run it: {first}{more}")
+        return _row(box, pending, why, REFUSED)
+    except KimisvcError as error:
+        return _row(box, pending, Verdict(VerdictKind.INCONCLUSIVE, error.message), BROKE)
+    verdict = judge(applied.ending, found, wish.profile, target)
+    row = _row(box, pending, verdict, applied.ending.outcome.value)
+    row = replace(row, started=True, generation=applied.generation)
+    decided = applied.ending.verdict
+    if decided is None or decided.decode_tok_s is None:
+        return row
+    spread = start_figure(found.runs).error if found else 0.0
+    return replace(row, decode_tok_s=decided.decode_tok_s, error=spread)
+
+
+def judge(
+    ending: Ending, found: StartFigures | None, profile: Profile, target: SpeedTarget | None
+) -> Verdict:
+    """Given how a start ended and its runs, return the verdict against the target of the search.
+
+    What the gate refused is refused, whatever this target: it does not run any
+    more. What it accepted is judged anew by the rule of the gate, since the
+    profile's own target may be another. Where the gate stopped before this
+    target was decided, the runs that there are have to do.
+    """
+    if ending.outcome in (Outcome.ROLLED_BACK, Outcome.NOT_RESTORED):
+        return Verdict(VerdictKind.FAIL, ending.reason)
+    good = (Outcome.ACCEPTED, Outcome.UNCHANGED, Outcome.RECORDED)
+    if ending.outcome not in good or ending.verdict is None:
+        return Verdict(VerdictKind.INCONCLUSIVE, ending.reason)
+    own = profile.gate.decode_tok_s
+    if target is None or target == own or found is None:
+        return ending.verdict.verdict
+    # The limit of the first token, the gate has judged; the samples' own times are not kept here.
+    gate = replace(profile.gate, decode_tok_s=target, max_ttft=None)
+    samples = [Sample(found.prompt_tokens, 0, speed, 0.0) for speed in found.runs]
+    precise_enough = replace(profile.probe, precision=math.inf)
+    return (
+        decide(samples, profile.probe, gate)
+        or decide(samples, precise_enough, gate)
+        or Verdict(
+            VerdictKind.INCONCLUSIVE,
+            f"{len(samples)} runs do not tell whether it is over the floor of {target.floor:g}",
+        )
+    )
+
+
+def _begun(means: Means, wish: Wish, pending: Pending) -> Applied | None:
+    """Given a start that may have been begun before us, follow it to its end; None if there is none."""
+    box = means.box
+    ours = [row for row in box.history.applies(limit=5) if row.sequence > pending.since]
+    if not ours:
+        return None
+    number = ours[0].generation
+    if not _is_of(box, number, wish):
+        return None
+    switched = box.generations.current_number() == number or any(
+        row.from_generation == number for row in box.history.rollbacks(pending.since)
+    )
+    if not switched or owed(box.layout, number) is not None:
+        return None
+    means.reporter.step(f"following the start of {wish.profile.name} that was begun before")
+    try:
+        ending = follow(box, number, pending.since, means.reporter)
+    except KeyboardInterrupt:
+        raise LeftAtWorkError(box.layout.instance) from None
+    if ending.outcome is Outcome.STOPPED:
+        return None  # cut off with us, and nothing came of it: it is begun anew
+    with contextlib.suppress(KimisvcError):
+        outcome = ending.outcome
+        box.history.close_applies(number, box.now(), outcome.value, outcome.exit_status)
+    return Applied(ending, number)
+
+
+def _is_of(box: Box, number: int, wish: Wish) -> bool:
+    try:
+        return box.generations.get(number).resolved() == wish.resolved
+    except KimisvcError:
+        return False
+
+
+def _figures(box: Box, ending: Ending) -> StartFigures | None:
+    """Given how a start ended, return its runs; None where nothing was measured."""
+    if ending.verdict is None:
+        return None
+    figures = box.history.start_figures(generation=ending.verdict.generation)
+    return next((one for one in figures if one.invocation == ending.verdict.invocation), None)
+
+
+def _row(box: Box, pending: Pending, verdict: Verdict, outcome: str) -> TrialRow:
+    now = box.now()
+    return TrialRow(
+        pending.candidate, now, max(0.0, now - pending.at), verdict.kind, verdict.reason, outcome,
+        started=False,
+    )  # fmt: skip
