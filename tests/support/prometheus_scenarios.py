@@ -77,7 +77,7 @@ SCENES = (
     Scene("loading for 40 of 45 minutes", LOADING, ((10, NONE), (40, NONE))),
     Scene("a crash, and the pause before the start anew", {
         **became("service", (0, "active"), (20, "activating"), (21, "active")),
-        **became("gate", (0, "active"), (20, "inactive"), (21, "activating"), (50, "active")),
+        **became("gate", (0, "inactive"), (21, "activating"), (50, "inactive")),
         **verdict((0, "PASS"), (20, ""), (50, "PASS")),
         **NO_VLLM, VLLM_UP: at((0, 1), (20, 0), (50, 1)), REACHABLE: at((0, 1), (20, 0), (50, 1)),
         READY: at((0, 1), (20, 0), (50, 1)), RESTARTS: at((0, 0), (20, 1)),
@@ -155,7 +155,7 @@ SCENES = (
 
     # ------------------------------------------------------------------------ speed
     Scene("one stream under the floor", traffic(1, 39),
-          ((10, NONE), (15, alerts("DecodeUnderFloor")))),
+          ((9, NONE), (15, alerts("DecodeUnderFloor")))),
     Scene("one stream over the floor", traffic(1, 41), ((60, NONE),)),
     Scene("under the floor for five minutes only", {
         **IDLE, TOKENS: always(0), SPEED: at((0, None), (20, 30), (25, None)),
@@ -180,7 +180,7 @@ SCENES = (
     Scene("FAIL, and kept", verdict((0, ""), (20, "FAIL")), ((20.5, NONE), (22, alerts("GateFailed")))),
     Scene("FAIL, and rolled back within the minute", {
         **verdict((0, ""), (20, "FAIL"), (20.5, ""), (50, "PASS")),
-        **became("gate", (0, "activating"), (20, "failed"), (20.5, "activating"), (50, "active")),
+        **became("gate", (0, "activating"), (20, "failed"), (20.5, "activating"), (50, "inactive")),
         RESTORED: at((0, 0), (20.5, 1)),
     }, ((30, alerts("RolledBack")), (79, alerts("RolledBack")), (82, NONE))),
     Scene("nothing to restore", {
@@ -188,7 +188,7 @@ SCENES = (
         **became("gate", (0, "activating"), (20, "failed")),
     }, ((30, alerts("RolledBack", "GateFailed")),)),
     Scene("INCONCLUSIVE", {**verdict((0, ""), (20, "INCONCLUSIVE")),
-                           **became("gate", (0, "activating"), (20, "active"))},
+                           **became("gate", (0, "activating"), (20, "inactive"))},
           ((29, NONE), (31, alerts("GateInconclusive")))),
     Scene("no verdict on what runs", {**verdict((0, "")), **unit("gate", "failed")},
           ((9, NONE), (11, alerts("GateStale")))),

@@ -142,7 +142,7 @@ HEALTHY: Mapping[str, str] = {
     kimi("kimisvc_up"): always(1),
     kimi("kimisvc_should_run"): always(1),
     **unit("service", "active"),
-    **unit("gate", "active"),
+    **unit("gate", "inactive"),
     **verdict((0, "PASS")),
     READY: always(1),
     REACHABLE: always(1),
