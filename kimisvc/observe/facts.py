@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.history_rows import CanaryResult
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.observe import standing
 from kimisvc.records import VerdictKind
@@ -11,7 +12,8 @@ from kimisvc.records import VerdictKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kimisvc.observe.snapshots import CanaryRun, Scene
+    from kimisvc.deploy.history_rows import CanaryRow
+    from kimisvc.observe.snapshots import Scene
     from kimisvc.records import UnitState
 
     Samples = Iterator[tuple[tuple[str, ...], float]]
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 STATES = ("active", "activating", "deactivating", "inactive", "failed", "reloading")
 """ActiveState= as org.freedesktop.systemd1(5) lists it, but for `maintenance` of mounts."""
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
-CANARY_RESULTS = ("measured", "skipped_busy", "skipped_not_ready", "failed")
+CANARY_RESULTS = tuple(result.value for result in CanaryResult)
 
 
 def up(scene: Scene) -> Samples:
@@ -208,8 +210,8 @@ def probe_at(scene: Scene) -> Samples:
     yield from _canary(scene, lambda run: run.at)
 
 
-def _canary(scene: Scene, of: Callable[[CanaryRun], float | None]) -> Samples:
-    run = scene.history.canary if scene.history is not None else None
+def _canary(scene: Scene, of: Callable[[CanaryRow], float | None]) -> Samples:
+    run = standing.canary(scene)
     value = None if run is None else of(run)
     if value is not None:
         yield ("canary",), value

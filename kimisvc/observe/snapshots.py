@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import StartRow, VerdictRow
+    from kimisvc.deploy.history_rows import CanaryRow
     from kimisvc.observe.rates import Live
     from kimisvc.records import Profile, Progress, UnitState
 
@@ -47,19 +48,11 @@ class FilesView:
 
 
 @dataclass(frozen=True, slots=True)
-class CanaryRun:
-    """One canary that measured: its speed with its interval (tok/s), its TTFT (s), when it was."""
-
-    decode_tok_s: float
-    low: float
-    high: float
-    ttft_s: float | None
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
 class HistoryView:
-    """What history holds: the newest rows, and how many there are. Times in seconds."""
+    """What history holds: the newest rows, and how many there are. Times in seconds.
+
+    `canary` is the newest one that measured.
+    """
 
     starts: tuple[StartRow, ...] = ()
     verdicts: tuple[VerdictRow, ...] = ()
@@ -68,7 +61,7 @@ class HistoryView:
     rollbacks: Mapping[str, int] = field(default_factory=dict)
     expected_load: Mapping[str, float] = field(default_factory=dict)
     canary_runs: Mapping[str, int] = field(default_factory=dict)
-    canary: CanaryRun | None = None
+    canary: CanaryRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from kimisvc.deploy.box import Box
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.generations import MANIFEST
 from kimisvc.deploy.history import History
+from kimisvc.deploy.history_rows import CanaryResult
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError
 from kimisvc.host import files
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from kimisvc.deploy.history_rows import CanaryRow
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
     from kimisvc.host.vllm_page import Page
@@ -114,6 +117,7 @@ class HistoryReader:
         self._layout = layout
         self._stamp: Stamp = ()
         self._view = HistoryView()
+        self._canaries = _Canaries()
 
     def read(self) -> HistoryView:
         """Return the view of now. Raise KimisvcError where there is a generation and no history."""
@@ -124,12 +128,37 @@ class HistoryReader:
             return HistoryView()
         stamp = _stamp(path, path.with_name(f"{path.name}-wal"))
         if stamp != self._stamp:
-            self._view = _history_view(History(path))
-            self._stamp = stamp
+            history = History(path)
+            canaries = self._canaries.with_those_of(history)
+            self._view = _history_view(history, canaries)
+            self._stamp, self._canaries = stamp, canaries
         return self._view
 
 
-def _history_view(history: History) -> HistoryView:
+@dataclass(frozen=True, slots=True)
+class _Canaries:
+    """Those that were counted, up to a sequence: history forgets old ones, a counter may not fall."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    measured: CanaryRow | None = None
+    until: int = 0
+
+    def with_those_of(self, history: History) -> _Canaries:
+        """Given a history, return these and what has come since; it began anew where it is behind."""
+        if history.sequence() < self.until:
+            return _Canaries().with_those_of(history)
+        rows = history.canaries(after=self.until, limit=ALL)
+        if not rows:
+            return self
+        measured = (row for row in rows if row.result is CanaryResult.MEASURED)
+        return _Canaries(
+            dict(Counter(self.counts) + Counter(row.result.value for row in rows)),
+            next(measured, self.measured),
+            rows[0].sequence,
+        )
+
+
+def _history_view(history: History, canaries: _Canaries) -> HistoryView:
     starts = history.starts(ALL)
     rollbacks = history.rollbacks(limit=ALL)
     models = dict.fromkeys(row.model for row in starts)
@@ -140,6 +169,8 @@ def _history_view(history: History) -> HistoryView:
         applies=dict(Counter(row.outcome for row in history.applies(ALL) if row.outcome)),
         rollbacks=dict(Counter("no" if r.to_generation is None else "yes" for r in rollbacks)),
         expected_load={model: history.expected_load(model) for model in models},
+        canary_runs=canaries.counts,
+        canary=canaries.measured,
     )
 
 

@@ -9,6 +9,7 @@ from kimisvc.records import Phase
 
 if TYPE_CHECKING:
     from kimisvc.deploy.history import StartRow, VerdictRow
+    from kimisvc.deploy.history_rows import CanaryRow
     from kimisvc.observe.snapshots import Scene
     from kimisvc.records import Progress
 
@@ -38,6 +39,14 @@ def verdict(scene: Scene) -> VerdictRow | None:
         return None
     runs = scene.units.service.invocation_id
     return next((row for row in scene.history.verdicts if row.invocation == runs), None)
+
+
+def canary(scene: Scene) -> CanaryRow | None:
+    """Given a scene, return the newest canary that measured the start that runs, None without one."""
+    if scene.units is None or scene.history is None or scene.units.service.active_state not in UP:
+        return None
+    row = scene.history.canary
+    return row if row is not None and row.invocation == scene.units.service.invocation_id else None
 
 
 def ready(scene: Scene) -> bool | None:

@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from observe_support import PROFILE, healthy, loading, progress, start, unit, verdict
+from observe_support import PROFILE, RUNS, healthy, loading, progress, start, unit, verdict
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics import exposition, parser
 
+from kimisvc.deploy.history_rows import CanaryResult, CanaryRow
 from kimisvc.observe.exporter import registry
 from kimisvc.observe.families import FAMILIES, Kind
 from kimisvc.observe.rates import Live
-from kimisvc.observe.snapshots import CanaryRun, EngineView, Scene, Source
+from kimisvc.observe.snapshots import EngineView, Scene, Source
 from kimisvc.records import CanarySettings, GateSettings, Phase, VerdictKind
 
 if TYPE_CHECKING:
@@ -169,15 +170,17 @@ def test_a_canary_is_shown_where_there_is_one(tmp_path: Path) -> None:
     scene = healthy(tmp_path)
     scene = changed(scene, "files", profile=replace(PROFILE, canary=CanarySettings(every=600.0)))
     scene = changed(scene, "units", canary=unit("kimisvc-kimi-canary.service", "inactive"))
-    run = CanaryRun(79.0, 78.0, 80.0, 0.2, 5000.0)
-    values = shown(
-        changed(scene, "history", canary=run, canary_runs={"measured": 4, "skipped_busy": 2})
-    )
+    run = CanaryRow(5000.0, RUNS, 7, "ll_ring", CanaryResult.MEASURED, 79.0, None, None, 0.2)
+    scene = changed(scene, "history", canary=run, canary_runs={"measured": 4, "skipped_busy": 2})
+    values = shown(scene)
     assert values['canary_runs_total{result="measured"}'] == 4
     assert values['canary_runs_total{result="failed"}'] == 0
     assert values['probe_decode_tokens_per_second{source="canary"}'] == 79
     assert values['probe_decode_tokens_per_second{source="gate"}'] == 81.9
     assert values['unit_state{state="inactive",unit="canary"}'] == 1
+    assert 'probe_decode_tokens_per_second_low{source="canary"}' not in values
+    values = shown(changed(scene, "history", canary=replace(run, invocation="b" * 32)))
+    assert 'probe_decode_tokens_per_second{source="canary"}' not in values
 
 
 OWNERS = {

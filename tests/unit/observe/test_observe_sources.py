@@ -11,6 +11,7 @@ from observe_support import PROFILE, unit
 
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
+from kimisvc.deploy.history_rows import CanaryResult, CanaryRow
 from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.record import GateRecord
 from kimisvc.deploy.status import drift
@@ -192,6 +193,37 @@ def test_history_is_counted(layout: Layout) -> None:
     assert reader.read() is view
     history.add_rollback(RollbackRow(5.0, 3, 1, "wrong"))
     assert reader.read().rollbacks["yes"] == 2
+
+
+def canary(result: CanaryResult, at: float) -> CanaryRow:
+    return CanaryRow(at, "a", 1, "mine", result, 79.0 if result is CanaryResult.MEASURED else None)
+
+
+def test_canaries_are_counted_though_history_forgets_old_ones(layout: Layout) -> None:
+    history, reader = History(layout.history), HistoryReader(layout)
+    for at in (1.0, 2.0):
+        history.add_canary(canary(CanaryResult.MEASURED, at))
+    history.add_canary(canary(CanaryResult.SKIPPED_BUSY, 3.0))
+    view = reader.read()
+    assert view.canary_runs == {"measured": 2, "skipped_busy": 1}
+    assert view.canary is not None
+    assert view.canary.at == 2.0
+    history.prune(3.0)
+    assert reader.read().canary_runs == {"measured": 2, "skipped_busy": 1}
+    history.add_canary(canary(CanaryResult.FAILED, 4.0))
+    view = reader.read()
+    assert view.canary_runs == {"measured": 2, "skipped_busy": 1, "failed": 1}
+    assert view.canary is not None
+
+
+def test_a_history_that_began_anew_is_counted_anew(layout: Layout) -> None:
+    history, reader = History(layout.history), HistoryReader(layout)
+    for at in (1.0, 2.0):
+        history.add_canary(canary(CanaryResult.MEASURED, at))
+    reader.read()
+    layout.history.unlink()
+    history.add_canary(canary(CanaryResult.FAILED, 3.0))
+    assert reader.read().canary_runs == {"failed": 1}
 
 
 def test_a_history_that_is_no_database_is_a_failure_each_time(layout: Layout) -> None:
