@@ -1,4 +1,4 @@
-"""The only HTTP to vLLM. Answers become values; everything else becomes a HostError with a code.
+"""All HTTP to vLLM but the exporter's (`vllm_page`). Answers become values; everything else becomes a HostError with a code.
 
 Codes: connection-refused, timeout, connection-lost, bad-stream, stream-error,
 and http-STATUS for an answer with that status. The API key travels in its
