@@ -10,7 +10,8 @@ environment variable FAKE_VLLM_DECODE_TOK_S=50 sets the one field `decode_tok_s`
 Command line options of vLLM are accepted whatever they are.
 
 SIGUSR1 ends it as a dead engine does (exit `die_status`, 0 unless said); so does
-GET /die?code=N. SIGUSR2 wedges the engine: /health stays 200, streams fall silent.
+GET /die?code=N. SIGUSR2 wedges the engine: /health stays 200, streams fall silent. SIGHUP reads the
+script anew, for the requests to come.
 Held against what real servers answered by tests/unit/fake_vllm.
 """
 
@@ -1033,6 +1034,7 @@ def main(argv: Sequence[str]) -> int:
     vllm_log(f"version {script.version}", "api_utils.py:347")
     signal.signal(signal.SIGUSR1, lambda *_: die(script.die_status))
     signal.signal(signal.SIGUSR2, lambda *_: server.wedged.set())
+    signal.signal(signal.SIGHUP, lambda *_: setattr(server, "script", read_script(os.environ)))
     load(server)
     signal.signal(signal.SIGTERM, stopped)
     listen(server)
