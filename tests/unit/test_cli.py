@@ -130,7 +130,8 @@ def test_a_program_gets_json_whatever_goes_wrong(
     assert found is not None
     parameters = [one.name for one in found.params if isinstance(one, Argument)]
     monkeypatch.setattr("os.geteuid", lambda: 65534)  # "rollback needs root" is an error, too
-    given = ["/no/such/profile.toml"] if "profile" in parameters else []
+    profiles = [one for one in parameters if one in ("profile", "profiles", "base", "other")]
+    given = ["/no/such/profile.toml"] * len(profiles)
     status, out, _ = call(capsys, command, *given, "--json")
     answer = json.loads(out)
     assert answer.get("exit", status) == status
