@@ -1,5 +1,6 @@
-"""All HTTP to vLLM but the exporter's (`vllm_page`). Answers become values; everything else becomes a HostError with a code.
+"""The HTTP to vLLM. Answers become values; everything else becomes a HostError with a code.
 
+The exporter has a leaner door for the one page that it fetches for good: `vllm_page`.
 Codes: connection-refused, timeout, connection-lost, bad-stream, stream-error,
 and http-STATUS for an answer with that status. The API key travels in its
 header only and is never part of an error. Nothing is taken from the
