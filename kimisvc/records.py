@@ -324,18 +324,29 @@ class UnitFile:
 
 @dataclass(frozen=True, slots=True)
 class UnitNames:
-    """The names of the units of one instance."""
+    """The names of the units of one instance. Those of the canary are there where it is asked for."""
 
     service: str
     gate: str
     rollback: str
+    canary: str
+    canary_timer: str
     target: str = "kimisvc.target"
 
     @classmethod
     def of(cls, instance: str) -> UnitNames:
         """Given an instance name, return the names of its units."""
         stem = f"kimisvc-{instance}"
-        return cls(f"{stem}.service", f"{stem}-gate.service", f"{stem}-rollback.service")
+        return cls(
+            f"{stem}.service", f"{stem}-gate.service", f"{stem}-rollback.service",
+            f"{stem}-canary.service", f"{stem}-canary.timer",
+        )  # fmt: skip
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All names that units of this instance may have, the optional ones last."""
+        always = (self.service, self.gate, self.rollback, self.target)
+        return (*always, self.canary, self.canary_timer)
 
 
 @dataclass(frozen=True, slots=True)

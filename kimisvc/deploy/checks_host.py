@@ -72,9 +72,11 @@ def kernel_limits(about: Inspection) -> Iterator[Problem]:
 
 def masked(about: Inspection) -> Iterator[Problem]:
     """Yield units of ours that are masked: systemd starts none of those."""
-    names = UnitNames.of(about.profile.service.instance)
+    units = UnitNames.of(about.profile.service.instance)
+    canary = (units.canary, units.canary_timer) if about.profile.canary is not None else ()
+    names = (units.service, units.gate, units.rollback, units.target, *canary)
     for folder in (about.place.units, about.root / RUNTIME_UNITS):
-        for name in (names.service, names.gate, names.rollback, names.target):
+        for name in names:
             path = folder / name
             if path.is_symlink() and path.readlink() == NOWHERE:
                 runtime = "" if folder == about.place.units else "--runtime "

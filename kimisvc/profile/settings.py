@@ -188,7 +188,7 @@ SETTINGS: tuple[Setting, ...] = (
             becomes="read by the gate"),
     Setting("probe", "timeout", DURATION, "deadline of one run", '"120s"', default="2min", low=1,
             high=3600,
-            becomes="TimeoutStartSec= of the gate, and read by it"),
+            becomes="TimeoutStartSec= of the gate and the canary, and read by both"),
     # ------------------------------------------------------------ table gate
     Setting("gate", "decode_tok_s", Kind.TARGET,
             "speed of one stream: under the floor fails, at the goal passes", '">40~50"',
@@ -216,10 +216,10 @@ SETTINGS: tuple[Setting, ...] = (
     # ------------------------------------------------------------ table canary
     Setting("canary", "every", DURATION, "time between two short probes of an idle server",
             '"10min"', required=True, low=10, high=7 * _DAY,
-            becomes="nothing yet: the canary is still to come"),
+            becomes="OnActiveSec=, OnUnitActiveSec=, RandomizedDelaySec= of the canary's timer"),
     Setting("canary", "max_tokens", INTEGER, "tokens of such a probe", "32", default=32,
             unit="tokens", low=2, high=131072,
-            becomes="nothing yet: the canary is still to come"),
+            becomes="read by the canary"),
 )  # fmt: skip
 
 FREE_TABLES = ("args", "env")

@@ -3,6 +3,7 @@
     load_timeout <= VLLM_ENGINE_READY_TIMEOUT_S <= TimeoutStartSec of the service
     load_timeout + what the probe may take      <= TimeoutStartSec of the gate
     starts x (one whole try)                    <= StartLimitIntervalSec
+    what a canary's requests may take           <= TimeoutStartSec of the canary
 
 The gate's own deadline is the first to end, so that a load that hangs is
 judged by the gate and not cut off without a verdict. vLLM's readiness timeout
@@ -38,6 +39,7 @@ class Deadlines:
     gate: int
     stop: int
     rollback: int
+    canary: int
 
     @classmethod
     def of(cls, profile: Profile) -> Deadlines:
@@ -60,6 +62,8 @@ class Deadlines:
             stop=stop,
             # It waits for the failed service to stop, and for other switches; not for the load.
             rollback=stop + 4 * MARGIN,
+            # It begins no request once it has taken as long as one may take.
+            canary=2 * math.ceil(probe.timeout + IDLE_PATIENCE) + MARGIN,
         )
 
 

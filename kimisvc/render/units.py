@@ -31,10 +31,13 @@ SERVICE, GATE, ROLLBACK, TARGET = (
     "kimisvc-NAME-rollback.service.j2",
     "kimisvc.target.j2",
 )
+CANARY, CANARY_TIMER = "kimisvc-NAME-canary.service.j2", "kimisvc-NAME-canary.timer.j2"
 CACHE = "/var/cache/kimisvc"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN = PurePosixPath("/run")
 """What RuntimeDirectory= is relative to."""
+SPREAD, MOST_SPREAD = 0.1, 30.0
+"""A canary is late by a random part of a tenth of its interval, and of half a minute (s)."""
 
 
 def render(
@@ -54,12 +57,14 @@ def render(
     )
     names = UnitNames.of(profile.service.instance)
     values = _values(profile, place, names)
-    files = (
+    files = [
         (names.service, SERVICE),
         (names.gate, GATE),
         (names.rollback, ROLLBACK),
         (names.target, TARGET),
-    )
+    ]
+    if profile.canary is not None:
+        files += [(names.canary, CANARY), (names.canary_timer, CANARY_TIMER)]
     return tuple(
         UnitFile(name, jinja.from_string(templates[template]).render(values))
         for name, template in files
@@ -92,9 +97,19 @@ def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str
         "kimisvc": exec_program(str(place.kimisvc)),
         "user": place.user,
         "gate_folder": PurePosixPath(place.runtime).relative_to(RUN) / instance / "gate",
+        "canary_folder": PurePosixPath(place.runtime).relative_to(RUN) / instance / "canary",
+        "canary": _canary(profile),
         **_paths(service),
         "settings": gate_settings(profile),
     }
+
+
+def _canary(profile: Profile) -> dict[str, str]:
+    """When the canary flies, as systemd.timer(5) takes it; nothing where none is asked for."""
+    if profile.canary is None:
+        return {}
+    every = profile.canary.every
+    return {"every": span(every), "spread": span(min(MOST_SPREAD, every * SPREAD))}
 
 
 def _paths(service: ServiceSettings) -> dict[str, str]:

@@ -30,14 +30,23 @@ RENDERED = [row for row in SETTINGS if row.becomes and (row.table or row.key != 
 
 
 def directives(profile: Profile) -> set[tuple[str, str]]:
-    """Every (directive, value) of the service's own unit, and of the gate's deadline."""
-    service, gate, *_ = render(profile, TEMPLATES, PLACE)
+    """Every (directive, value) of the service's own unit, of deadlines, and of the canary's timer."""
+    service, gate, _, _, canary, timer = render(profile, TEMPLATES, PLACE)
     own = {(name, value) for _, name, value in assignments(service.text)}
-    return own | {
-        (name, f"gate: {value}")
-        for _, name, value in assignments(gate.text)
-        if name == "TimeoutStartSec"
-    }
+    return (
+        own
+        | {
+            (name, f"gate: {value}")
+            for _, name, value in assignments(gate.text)
+            if name == "TimeoutStartSec"
+        }
+        | {
+            (name, f"canary: {value}")
+            for unit, only in ((canary, "TimeoutStartSec"), (timer, ""))
+            for where, name, value in assignments(unit.text)
+            if name == only or (not only and where == "Timer")
+        }
+    )
 
 
 def other(row: Setting, value: object) -> Any:

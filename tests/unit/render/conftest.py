@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kimisvc.records import (
+    CanarySettings,
     GateSettings,
     GoldenQuestion,
     HardwareSettings,
@@ -69,4 +70,5 @@ def everything() -> Profile:
         hardware=HardwareSettings(gpus=2),
         gate=GateSettings(SpeedTarget(40, 50), 2.5, require_reasoning=True),
         golden=(GoldenQuestion("What is 6 * 7?", "/4.?2/", Where.REASONING, 128),),
+        canary=CanarySettings(every=90.5, max_tokens=16),
     )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kimisvc.measure.gate import budget
 from kimisvc.records import (
+    IDLE_PATIENCE,
     GateSettings,
     GoldenQuestion,
     ProbeSettings,
@@ -79,8 +80,15 @@ def test_the_rollback_outlasts_the_stop_of_the_service(profile: Profile) -> None
 
 def test_the_figures_of_a_36_minute_loader() -> None:
     assert Deadlines.of(Profile("p", VLLM)) == Deadlines(
-        load=2700, engine_ready=2760, start=2820, start_limit=5790, gate=5310, stop=90, rollback=330
-    )
+        load=2700, engine_ready=2760, start=2820, start_limit=5790, gate=5310, stop=90,
+        rollback=330, canary=360,
+    )  # fmt: skip
+
+
+@given(profiles)
+def test_a_canary_ends_by_itself_before_systemd_ends_it(profile: Profile) -> None:
+    """The last request may begin when one has already taken all the time of one."""
+    assert Deadlines.of(profile).canary > 2 * (profile.probe.timeout + IDLE_PATIENCE)
 
 
 @pytest.mark.parametrize(

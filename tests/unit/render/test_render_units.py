@@ -14,6 +14,7 @@ from systemd_reading import assignments, command, environment, specifiers, words
 
 from kimisvc.errors import KimisvcError
 from kimisvc.records import (
+    CanarySettings,
     GateSettings,
     GoldenQuestion,
     Installation,
@@ -84,6 +85,61 @@ def test_an_instance_has_three_units_and_the_target(
         "kimisvc-a-1.service", "kimisvc-a-1-gate.service", "kimisvc-a-1-rollback.service",
         "kimisvc.target",
     ]  # fmt: skip
+
+
+def test_a_canary_adds_a_service_and_its_timer_and_changes_no_other_unit(
+    templates: Templates, place: Installation
+) -> None:
+    plain = render(PLAIN, templates, place)
+    canary = render(replace(PLAIN, canary=CanarySettings(600.0)), templates, place)
+    assert canary[: len(plain)] == plain
+    assert [unit.name for unit in canary[len(plain) :]] == [
+        "kimisvc-kimi-canary.service", "kimisvc-kimi-canary.timer",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("every", "written", "spread"),
+    [(10, "10s", "1s"), (90.5, "1min 30s 500ms", "9s 50ms"), (600, "10min", "30s"),
+     (7 * 86400, "168h", "30s")],
+)  # fmt: skip
+def test_a_timer_waits_as_long_as_the_profile_says(
+    templates: Templates, place: Installation, every: float, written: str, spread: str
+) -> None:
+    profile = replace(PLAIN, canary=CanarySettings(every))
+    timer = units(profile, templates, place)["kimisvc-kimi-canary.timer"]
+    assert timer.one("OnActiveSec", "Timer") == written
+    assert timer.one("OnUnitActiveSec", "Timer") == written
+    assert timer.one("RandomizedDelaySec", "Timer") == spread
+    assert timer.one("AccuracySec", "Timer") == "1s"
+    assert timer.one("WantedBy", "Install") == "kimisvc-kimi.service"
+
+
+def test_neither_canary_nor_timer_can_start_the_service_or_call_a_rollback(
+    templates: Templates, place: Installation
+) -> None:
+    """Requires= and BindsTo= ask for a start of what they name; Requisite= only looks."""
+    found = units(replace(PLAIN, canary=CanarySettings(600.0)), templates, place)
+    for name in ("kimisvc-kimi-canary.service", "kimisvc-kimi-canary.timer"):
+        for key in ("Requisite", "PartOf", "After"):
+            assert found[name].one(key, "Unit") == "kimisvc-kimi.service", (name, key)
+        for key in ("Requires", "BindsTo", "Wants", "Upholds", "OnFailure"):
+            assert not found[name].has(key, "Unit"), (name, key)
+
+
+def test_the_canary_is_unprivileged_as_the_gate_is(
+    templates: Templates, place: Installation, everything: Profile
+) -> None:
+    found = units(everything, templates, place)
+    gate, canary = found["kimisvc-box-2-gate.service"], found["kimisvc-box-2-canary.service"]
+    gate_text, canary_text = (u.text.split("# Hardening.")[1] for u in (gate, canary))
+    assert canary_text == gate_text
+    assert canary.one("User") == gate.one("User") == place.user
+    assert not canary.has("SupplementaryGroups")
+    assert canary.one("RuntimeDirectory") == "kimisvc/box-2/canary"
+    assert canary.one("EnvironmentFile") == gate.one("EnvironmentFile")
+    kept = "+/usr/bin/kimisvc settle --of canary --instance box-2"
+    assert canary.one("ExecStopPost") == kept
 
 
 def test_the_target_is_the_same_for_every_instance(
