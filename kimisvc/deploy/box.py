@@ -22,7 +22,7 @@ from kimisvc.host.journal import Journal
 from kimisvc.records import UnitFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
@@ -56,11 +56,9 @@ class Box:
 
 
 def installed_units(layout: Layout) -> dict[str, str | None]:
-    """Given an instance, return the texts of its installed units; None where there is none."""
-    units = layout.units
-    names = (units.service, units.gate, units.rollback, units.target)
+    """Given an instance, return the texts of the units it may have; None where there is none."""
     texts: dict[str, str | None] = {}
-    for name in names:
+    for name in layout.units.all:
         path = layout.installed(name)
         texts[name] = _unit_text(path) if files.exists(path) else None
     return texts
@@ -114,14 +112,25 @@ def survey(box: Box, resolved: str, units: Sequence[UnitFile]) -> Situation:
         accepted=current is not None and accepted is not None and current.number == accepted.number,
         proven=_proven(box, service),
         owed=owed(box.layout, box.generations.current_number()),
-        enabled=not not_enabled(box, service),
+        enabled=not not_enabled(box, service, wanted),
+        waiting=service.active_state != "active" or not stopped_beside(box, wanted),
     )
 
 
-def not_enabled(box: Box, service: UnitState) -> tuple[str, ...]:
-    """Given a box and its service, return which of its units would not start at boot."""
-    target = box.systemd.state(box.layout.units.target)
-    return tuple(unit.name for unit in (service, target) if unit.enabled == "disabled")
+def not_enabled(box: Box, service: UnitState, wanted: Container[str]) -> tuple[str, ...]:
+    """Given a box, its service and the units it should have, return which would not start at boot."""
+    names = box.layout.units
+    units = [service, box.systemd.state(names.target)]
+    if names.canary_timer in wanted:
+        units.append(box.systemd.state(names.canary_timer))
+    return tuple(unit.name for unit in units if unit.enabled == "disabled")
+
+
+def stopped_beside(box: Box, wanted: Container[str]) -> tuple[str, ...]:
+    """Given a box whose service runs and the units it should have, return which do not go on beside it."""
+    timer = box.layout.units.canary_timer
+    rests = timer in wanted and box.systemd.state(timer).active_state in ("inactive", "failed")
+    return (timer,) if rests else ()
 
 
 def _resolved(generation: Generation | None) -> str | None:
@@ -206,24 +215,40 @@ def switch(
     with uninterrupted():
         if restarts(plan, box.layout.units):
             owe(box.layout, plan.action, generation.number)
-        _install(box, generation, units)
+        _install(box, plan, generation, units)
         restarted = _set_going(box, plan)
+        _set_going_beside(box, plan, units)
         settle_debt(box.layout)
         if plan.action is Action.RECORD:
             box.generations.accept(generation)
     return restarted
 
 
-def _install(box: Box, generation: Generation, units: Sequence[UnitFile]) -> None:
+def _install(box: Box, plan: Plan, generation: Generation, units: Sequence[UnitFile]) -> None:
     """Units first: where they cannot be written, the generation that runs stays the current one."""
     names = box.layout.units
+    _remove(box, plan.removed)
     there = installed_units(box.layout)
     for unit in units:
         if there.get(unit.name) != unit.text:
             files.write_atomic(box.layout.installed(unit.name), unit.text, mode=0o644)
     box.generations.make_current(generation)
+    timers = [unit.name for unit in units if unit.name == names.canary_timer]
+    box.systemd.enable((names.service, names.target, *timers))
+    # Last, for what a unit pulls in by being enabled counts from here on.
     box.systemd.reload()
-    box.systemd.enable((names.service, names.target))
+
+
+def _remove(box: Box, names: Sequence[str]) -> None:
+    """Given units that are not wanted any more, stop them and take them off the disk.
+
+    Timers first, or one would start its service again meanwhile.
+    """
+    for name in sorted(names, key=lambda name: not name.endswith(".timer")):
+        box.systemd.stop(name)
+        box.systemd.disable((name,))
+        box.systemd.reset_failed(name)
+        files.remove(box.layout.installed(name))
 
 
 def restarts(plan: Plan, names: UnitNames) -> tuple[str, ...]:
@@ -248,3 +273,16 @@ def _set_going(box: Box, plan: Plan) -> tuple[str, ...]:
     # The first brings the gate with it, where both are named.
     box.systemd.restart(restarted[0])
     return restarted
+
+
+def _set_going_beside(box: Box, plan: Plan, units: Sequence[UnitFile]) -> None:
+    """Start the canary's timer where the service goes on and it does not, or not with these times.
+
+    A service that is started anew brings its timer with it; one that does not run gets none.
+    """
+    timer = box.layout.units.canary_timer
+    wanted = [unit.name for unit in units]
+    if timer not in wanted or plan.action is Action.RESTART:
+        return
+    if timer in plan.written or stopped_beside(box, wanted):
+        box.systemd.restart(timer)

@@ -57,12 +57,21 @@ class Plan:
     @property
     def written(self) -> tuple[str, ...]:
         """Names of the units that would be written."""
-        return tuple(u.name for u in self.units if u.change is not Change.SAME)
+        none = (Change.SAME, Change.GONE)
+        return tuple(u.name for u in self.units if u.change not in none)
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Names of the units that would be removed."""
+        return tuple(u.name for u in self.units if u.change is Change.GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a plan is made from: all that was read of the box."""
+    """What a plan is made from: all that was read of the box.
+
+    `waiting`: what is to go on beside the service does, or the service does not run either.
+    """
 
     names: UnitNames
     standing: Standing
@@ -75,16 +84,17 @@ class Situation:
     proven: bool = True
     owed: Action | None = None
     enabled: bool = True
+    waiting: bool = True
 
 
 def make_plan(situation: Situation, wanted: Sequence[UnitFile]) -> Plan:
     """Given the situation on the box and the units wanted, return what to do about it."""
-    comparisons = compare(situation.installed, wanted)
+    wished = {unit.name: unit.text for unit in wanted}
+    comparisons = (*compare(situation.installed, wanted), *_gone(situation, wished))
     # What runs was started from what the current generation wrote, whatever somebody, or an
     # apply that was cut off, has put on disk since.
     since = compare(situation.ours, wanted) if situation.ours else ()
     action, why = _decide(situation, (*comparisons, *since))
-    wished = {unit.name: unit.text for unit in wanted}
     return Plan(action, situation.standing, comparisons, _hand_edits(situation, wished), why)
 
 
@@ -106,11 +116,18 @@ def _decide(  # noqa: PLR0911 - a list of cases, each with its answer
         return Action.GATE, "this profile runs but was not accepted"
     if not now.proven:
         return Action.GATE, "the start that runs is not proven"
-    if now.standing is Standing.OTHER or any(u.change is not Change.SAME for u in units):
-        return Action.RECORD, "nothing that runs depends on what changes"
-    if not now.enabled:
-        return Action.RECORD, "it runs and is accepted, but was disabled: it starts at boot again"
+    if why := _why_record(now, units):
+        return Action.RECORD, why
     return Action.NOTHING, "this profile runs and is accepted"
+
+
+def _why_record(now: Situation, units: Sequence[UnitComparison]) -> str:
+    """What has to be put right beside what runs; empty where all is as it should be."""
+    if now.standing is Standing.OTHER or any(u.change is not Change.SAME for u in units):
+        return "nothing that runs depends on what changes"
+    if not now.enabled:
+        return "it runs and is accepted, but was disabled: it starts at boot again"
+    return "" if now.waiting else "it runs and is accepted, but its canary's timer was stopped"
 
 
 def _why_restart(now: Situation, changed: set[str]) -> str:
@@ -125,10 +142,29 @@ def _why_restart(now: Situation, changed: set[str]) -> str:
     return ""
 
 
+def _gone(now: Situation, wished: Mapping[str, str]) -> tuple[UnitComparison, ...]:
+    """The units that are installed, ours, and not wanted; one we never wrote is not ours to remove."""
+    return tuple(
+        UnitComparison(name, Change.GONE, unified(text, "", f"{name} now", name))
+        for name, text in now.installed.items()
+        if text is not None and name not in wished and _is_ours(now, name)
+    )
+
+
+def _is_ours(now: Situation, name: str) -> bool:
+    return name in now.ours or name not in now.foreign
+
+
 def _hand_edits(now: Situation, wished: Mapping[str, str]) -> tuple[HandEdit, ...]:
-    """A unit was edited by hand when no generation wrote it so, and we would not either."""
+    """A unit was edited by hand when no generation wrote it so, and we would not either.
+
+    One that is neither wanted nor was ours is left alone.
+    """
     return tuple(
         HandEdit(name, unified(now.ours.get(name, ""), text, f"{name} by kimisvc", f"{name} now"))
         for name, text in now.installed.items()
-        if text is not None and name in now.foreign and text != wished.get(name)
+        if text is not None
+        and name in now.foreign
+        and text != wished.get(name)
+        and (name in wished or name in now.ours)
     )

@@ -71,8 +71,7 @@ class FilesReader:
     def read(self) -> FilesView:
         """Return the view of now. Raise KimisvcError where the state cannot be read."""
         layout = self._layout
-        units = layout.units
-        names = (units.service, units.gate, units.rollback, units.target)
+        names = layout.units.all
         told = _Told(self._states())
         stamp = (
             _stamp(
@@ -80,6 +79,7 @@ class FilesReader:
                 *(layout.installed(name) for name in names),
             ),
             *((told.state(name).enabled, told.state(name).needs_reload) for name in names),
+            *(told.state(n).active_state for n in (layout.units.service, layout.units.canary_timer)),
         )  # fmt: skip
         if stamp != self._stamp:
             self._view = _files_view(layout, told)
@@ -224,8 +224,8 @@ def units_view(layout: Layout, states: Mapping[str, UnitState]) -> UnitsView | N
 def unit_names(layout: Layout) -> tuple[str, ...]:
     """Given an instance, return the names of its units that are watched: as shown, then others."""
     names = layout.units
-    canary = f"kimisvc-{layout.instance}-canary.service"
-    return names.service, names.gate, names.rollback, canary, names.target
+    shown = (names.service, names.gate, names.rollback, names.canary)
+    return (*shown, names.target, names.canary_timer)
 
 
 def _stamp(*paths: Path) -> Stamp:

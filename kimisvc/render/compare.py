@@ -46,6 +46,7 @@ class Change(Enum):
 
     COSMETIC: only comments differ. RELOADED: what differs is in force as soon
     as systemd reads the unit; nothing that runs has to be restarted for it.
+    GONE: it is ours and not wanted any more.
     """
 
     SAME = "same"
@@ -53,6 +54,7 @@ class Change(Enum):
     RELOADED = "in force without a restart"
     CHANGED = "changed"
     NEW = "new"
+    GONE = "removed"
 
 
 @dataclass(frozen=True, slots=True)

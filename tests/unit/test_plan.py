@@ -115,6 +115,72 @@ def test_the_target_of_another_instance_is_no_edit() -> None:
     assert make_plan(second, WANTED).hand_edits == ()
 
 
+CANARY = (
+    UnitFile(NAMES.canary, "[Service]\nType=oneshot\n"),
+    UnitFile(NAMES.canary_timer, "[Timer]\nOnActiveSec=10min\n"),
+)
+WITH_CANARY = (*WANTED, *CANARY)
+TEXTS_WITH_CANARY = {unit.name: unit.text for unit in WITH_CANARY}
+CANARY_RUNS = replace(RUNS, installed=TEXTS_WITH_CANARY, ours=TEXTS_WITH_CANARY)
+
+
+def test_a_canary_comes_without_a_restart_and_without_a_gate() -> None:
+    there = {**TEXTS, NAMES.canary: None, NAMES.canary_timer: None}
+    plan = make_plan(replace(RUNS, installed=there, standing=Standing.OTHER), WITH_CANARY)
+    assert plan.action is Action.RECORD
+    assert (plan.written, plan.removed) == ((NAMES.canary, NAMES.canary_timer), ())
+
+
+def test_a_canary_goes_without_a_restart_and_without_a_gate() -> None:
+    plan = make_plan(replace(CANARY_RUNS, standing=Standing.OTHER), WANTED)
+    assert plan.action is Action.RECORD
+    assert (plan.written, plan.removed) == ((), (NAMES.canary, NAMES.canary_timer))
+    assert [u.diff.splitlines()[-1] for u in plan.units[-2:]] == [
+        "-Type=oneshot", "-OnActiveSec=10min",
+    ]  # fmt: skip
+
+
+def test_other_times_of_the_canary_are_recorded() -> None:
+    later = UnitFile(NAMES.canary_timer, "[Timer]\nOnActiveSec=20min\n")
+    plan = make_plan(replace(CANARY_RUNS, standing=Standing.OTHER), (*WITH_CANARY[:-1], later))
+    assert (plan.action, plan.written) == (Action.RECORD, (NAMES.canary_timer,))
+
+
+def test_with_its_canary_in_place_there_is_nothing_to_do() -> None:
+    plan = make_plan(CANARY_RUNS, WITH_CANARY)
+    assert (plan.action, plan.written, plan.removed) == (Action.NOTHING, (), ())
+
+
+def test_a_timer_that_was_stopped_is_started_again() -> None:
+    assert make_plan(replace(CANARY_RUNS, waiting=False), WITH_CANARY).action is Action.RECORD
+
+
+def test_what_a_cut_off_removal_left_is_removed() -> None:
+    """The generation without a canary is the current one already, and one of its files is left."""
+    left = replace(RUNS, installed={**TEXTS, NAMES.canary: CANARY[0].text})
+    plan = make_plan(left, WANTED)
+    assert (plan.action, plan.removed) == (Action.RECORD, (NAMES.canary,))
+
+
+def test_a_canary_that_was_edited_is_not_removed_silently() -> None:
+    edited = {**TEXTS_WITH_CANARY, NAMES.canary: CANARY[0].text + "Nice=5\n"}
+    now = replace(
+        CANARY_RUNS, installed=edited, foreign=frozenset({NAMES.canary}), standing=Standing.OTHER
+    )
+    plan = make_plan(now, WANTED)
+    assert [edit.unit for edit in plan.hand_edits] == [NAMES.canary]
+    assert NAMES.canary in plan.removed
+
+
+def test_somebody_elses_unit_under_the_name_of_a_canary_is_left_alone() -> None:
+    there = {**TEXTS, NAMES.canary_timer: "[Timer]\n"}
+    now = replace(RUNS, installed=there, foreign=frozenset({NAMES.canary_timer}))
+    plan = make_plan(now, WANTED)
+    assert (plan.action, plan.removed, plan.hand_edits) == (Action.NOTHING, (), ())
+    (edit,) = make_plan(now, WITH_CANARY).hand_edits
+    assert edit.unit == NAMES.canary_timer
+
+
 def test_a_unit_that_is_gone_is_written_again() -> None:
     plan = make_plan(replace(RUNS, installed={**TEXTS, NAMES.rollback: None}), WANTED)
     assert plan.written == (NAMES.rollback,)
