@@ -34,8 +34,12 @@ COMMANDS = {
     "probe": ("probe", "Measure the running service: single-stream decode throughput, TTFT."),
     "bench": ("bench", "Throughput of the running service at several concurrencies."),
     "rollback": ("rollback", "Go back to the last accepted generation, or to any other."),
-    "history": ("history", "What was applied, started, decided, rolled back, measured; newest last."),
+    "history": (
+        "history",
+        "What was applied, started, decided, rolled back, measured; newest last.",
+    ),
     "compare": ("compare", "Whether two profiles differ in speed, by the starts in history."),
+    "report": ("report", "How speed, loads and gates went: in short, or as one page of HTML."),
     "doctor": ("doctor", "Look at this host: would a profile run here, and if not, why."),
     "exporter": ("exporter", "Serve metrics of all instances to Prometheus, or install that."),
     "import": ("adopt", "Make a profile of a `vllm serve` command line, or of a unit."),

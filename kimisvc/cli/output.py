@@ -14,7 +14,7 @@ from kimisvc.errors import KimisvcError, PreflightRefusedError, ProfileRefusedEr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kimisvc.deploy.history import VerdictRow
+    from kimisvc.deploy.history import CanaryRow, VerdictRow
     from kimisvc.records import Interval, Problem
 
 
@@ -97,6 +97,17 @@ def speed(interval: Interval | None) -> str:
         return "not measured"
     low = max(0.0, interval.low)  # no speed is negative, however little is known of it
     return f"{interval.mean:.4g} tok/s ({low:.4g} to {interval.high:.4g})"
+
+
+def canary_words(row: CanaryRow) -> str:
+    """Given a canary, return what became of it: `measured 81.4 tok/s (81.1 to 81.7), TTFT 0.050 s`."""
+    what = row.result.value.replace("_", " ")
+    if row.decode_tok_s is None:
+        return f"{what}: {row.reason}" if row.reason else what
+    known = row.low is not None and row.high is not None
+    interval = f" ({row.low:.4g} to {row.high:.4g})" if known else ""
+    ttft = f", TTFT {row.ttft_s:.3f} s" if row.ttft_s is not None else ""
+    return f"{what} {row.decode_tok_s:.4g} tok/s{interval}{ttft}"
 
 
 def moment(at: float) -> str:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kimisvc.cli import doors, options
 from kimisvc.cli.options import Form
-from kimisvc.cli.output import emit_json, moment, span, speed, table, verdict_json
+from kimisvc.cli.output import (
+    canary_words,
+    emit_json,
+    moment,
+    span,
+    speed,
+    table,
+    verdict_json,
+)
 from kimisvc.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -80,9 +89,15 @@ def status_json(found: Status) -> dict[str, Any]:
         "vllm_version": start.vllm_version if start else None,
         "gate_state": found.gate.active_state,
         "progress": _progress_json(found),
+        "canary": _canary_json(found),
         "drift": list(found.drift),
         "drop_ins": list(found.service.drop_ins),
     }
+
+
+def _canary_json(found: Status) -> dict[str, Any] | None:
+    row = found.canary
+    return {**dataclasses.asdict(row), "result": row.result.value} if row is not None else None
 
 
 def _progress_json(found: Status) -> dict[str, Any] | None:
@@ -155,6 +170,8 @@ def _proof_rows(found: Status) -> list[tuple[str, str]]:
         rows.append(("verdict", "none on the start that runs"))
     if found.start is not None and found.start.load_s is not None:
         rows.append(("load", span(found.start.load_s)))
+    if found.canary is not None:
+        rows.append(("canary", f"{canary_words(found.canary)}, {moment(found.canary.at)}"))
     last = found.last_rollback
     if last is not None:
         to = f"to {last.to_generation}" if last.to_generation else "nothing restored"

@@ -69,7 +69,7 @@ def wait_ready(eyes: Eyes, invocation: str, deadline: float) -> Waited:
         if seen is Health.READY:
             return Waited(Ended.READY, "the server answers")
         if eyes.clock() >= deadline:
-            return Waited(Ended.DEADLINE, _last_words(seen))
+            return Waited(Ended.DEADLINE, last_seen(seen))
         eyes.load.tell(seen)
         eyes.sleep(tick)
         tick = min(LAST_TICK, tick * 1.2)
@@ -89,7 +89,8 @@ def unit_verdict(unit: UnitState, invocation: str) -> Waited | None:
     return None
 
 
-def _last_words(seen: Health) -> str:
+def last_seen(seen: Health) -> str:
+    """Given what a look at a server that is not ready said, return it in words."""
     return {
         Health.REFUSED: "nothing listens on its port (connection refused)",
         Health.UNAVAILABLE: "it answers 503: the engine is dead or not up",

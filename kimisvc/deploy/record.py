@@ -61,7 +61,7 @@ def record_from_json(text: str) -> GateRecord:
         data = json.loads(text)
         proof = data.pop("proof")
         record = GateRecord(**data, proof=None if proof is None else _proof(proof))
-        _typed(record)
+        check_types(record)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise KimisvcError("bad-record", f"the gate left a record that is none: {error}") from error
     return record
@@ -72,7 +72,7 @@ def progress_from_json(text: str) -> Progress | None:
     try:
         data = json.loads(text)
         progress = Progress(**{**data, "phase": Phase(data["phase"])})
-        _typed(progress)
+        check_types(progress)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return replace(progress, detail=printable(progress.detail))
@@ -94,7 +94,7 @@ LARGEST = 1 << 53
 """Beyond it a number is no count and no time, and SQLite could not keep it."""
 
 
-def _typed(value: object) -> None:
+def check_types(value: object) -> None:
     """Raise TypeError unless every plain field of a dataclass has the type it is declared with."""
     for field in fields(value):  # type: ignore[arg-type]  # called with dataclasses only
         kinds = _KINDS.get(str(field.type))
@@ -111,7 +111,7 @@ def _typed(value: object) -> None:
 
 def _checked(kind: type[Plain], data: dict[str, Any]) -> Plain:
     value = kind(**data)
-    _typed(value)
+    check_types(value)
     return value
 
 
@@ -127,5 +127,5 @@ def _proof(data: dict[str, Any]) -> Proof:
         golden=tuple(_checked(GoldenResult, golden) for golden in data["golden"]),
         notes=tuple(printable(str(note)) for note in data["notes"]),
     )
-    _typed(proof)
+    check_types(proof)
     return proof

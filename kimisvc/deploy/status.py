@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import Box, installed_units, not_enabled
+from kimisvc.deploy.box import Box, installed_units, not_enabled, stopped_beside
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.owed import owed
 from kimisvc.errors import KimisvcError
@@ -14,7 +14,7 @@ from kimisvc.records import Phase, UnitFile
 
 if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
-    from kimisvc.deploy.history import RollbackRow, StartRow, VerdictRow
+    from kimisvc.deploy.history import CanaryRow, RollbackRow, StartRow, VerdictRow
     from kimisvc.records import Progress, UnitState
 
 
@@ -33,6 +33,7 @@ class Status:
     verdict: VerdictRow | None
     last_rollback: RollbackRow | None
     drift: tuple[str, ...]
+    canary: CanaryRow | None = None
 
     @property
     def ready(self) -> bool:
@@ -65,7 +66,7 @@ def read_status(box: Box) -> Status:
         troubles.append(f"{box.layout.current} is no symlink: remove it and apply a profile")
     if owed(box.layout, box.generations.current_number()) is not None:
         troubles.append("an apply was cut off before its restart: apply the profile again")
-    start, verdict, last_rollback = _past(box, service, troubles)
+    start, verdict, last_rollback, canary = _past(box, service, troubles)
     rollback = box.systemd.state(names.rollback)
     if rollback.active_state == "failed" or rollback.sub_state == "auto-restart":
         troubles.append(f"the rollback failed: see journalctl -u {names.rollback}")
@@ -81,24 +82,27 @@ def read_status(box: Box) -> Status:
         verdict=verdict,
         last_rollback=last_rollback,
         drift=tuple(troubles),
+        canary=canary,
     )
 
 
 def _past(
     box: Box, service: UnitState, troubles: list[str]
-) -> tuple[StartRow | None, VerdictRow | None, RollbackRow | None]:
-    """What history says of the start that runs, and the newest rollback."""
+) -> tuple[StartRow | None, VerdictRow | None, RollbackRow | None, CanaryRow | None]:
+    """What history says of the start that runs, the newest rollback, and the newest canary."""
     history = box.history
+    has_canary = files.exists(box.layout.installed(box.layout.units.canary_timer))
     try:
         verdicts = history.verdicts(limit=20)
         return (
             history.start(service.invocation_id),
             next((v for v in verdicts if v.invocation == service.invocation_id), None),
             next(iter(history.rollbacks(limit=1)), None),
+            next(iter(history.canaries(limit=1)), None) if has_canary else None,
         )
     except KimisvcError as error:
         troubles.append(f"the history cannot be read: {error.message}")
-        return None, None, None
+        return None, None, None, None
 
 
 def _accepted(box: Box, troubles: list[str]) -> Generation | None:
@@ -118,7 +122,12 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
         units = current.units()
     except KimisvcError as error:
         return (error.message,)
-    found = []
+    wanted = {unit.name for unit in units}
+    found = [
+        f"{name} is left over from another generation"
+        for name, text in there.items()
+        if text is not None and name not in wanted and box.generations.wrote(UnitFile(name, text))
+    ]
     for unit in units:
         text = there.get(unit.name)
         if text is None:
@@ -128,8 +137,11 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
         elif text != unit.text:
             found.append(f"{unit.name} was edited by hand")
     found += [
-        f"{name} is disabled: it would not start at boot" for name in not_enabled(box, service)
+        f"{name} is disabled: it would not start at boot"
+        for name in not_enabled(box, service, wanted)
     ]
+    if service.active_state == "active":
+        found += [f"{name} does not run" for name in stopped_beside(box, wanted)]
     if service.needs_reload:
         found.append("systemd runs older units than those on disk (daemon-reload needed)")
     return tuple(found)
