@@ -1,0 +1,62 @@
+"""report: the history as one page that needs nothing else, or as a few lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kimisvc.cli import doors, options
+from kimisvc.cli.history import Moment
+from kimisvc.cli.options import Form
+from kimisvc.cli.output import emit_json, table
+
+if TYPE_CHECKING:
+    from kimisvc.observe.report import terminal
+
+
+@click.command()
+@click.option("-o", "--output", metavar="FILE", help="Write a page of HTML there.")
+@click.option("--since", type=Moment(), metavar="WHEN", help="Only since: 90d ago, or a date.")
+@options.instance
+@options.as_json
+def report(output: str | None, since: float | None, instance: str | None, form: Form) -> None:
+    """Show how speed, loads and gates of the instance went: in short, or as a page (-o).
+
+    The page is one file without scripts that loads nothing; it can be mailed.
+    """
+    from kimisvc.deploy.history import History, Which
+    from kimisvc.deploy.layout import Layout
+    from kimisvc.host import files
+    from kimisvc.observe.report import terminal
+    from kimisvc.observe.report.story import read_story
+
+    name = doors.instance_or_default(instance)
+    kept = History(Layout(doors.installation(), name).history)
+    story = read_story(kept, name, Which(since=since))
+    if output is not None:
+        from kimisvc.observe.report.page import page
+
+        files.write_atomic(Path(output).absolute(), page(story))
+    if form is Form.JSON:
+        emit_json({**terminal.as_json(story), "output": output})
+    elif output is not None:
+        click.echo(f"{output}: written")
+    elif story.profiles:
+        lines = [table(terminal.rows(story, _ramp()), terminal.HEAD), *terminal.remarks(story)]
+        click.echo("\n".join(lines))
+    else:
+        click.echo(f"{name}: no history yet")
+
+
+def _ramp() -> terminal.Ramp:
+    from kimisvc.observe.report.terminal import Ramp
+
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    try:
+        Ramp.BLOCKS.value.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return Ramp.ASCII
+    return Ramp.BLOCKS

@@ -1,0 +1,111 @@
+"""All that a report tells of one instance, read from its history at once, oldest first."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.contests import Contests, contests
+from kimisvc.observe.report.clock import Clock
+from kimisvc.observe.report.words import plain
+from kimisvc.records import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kimisvc.deploy.history import (
+        ApplyRow,
+        BenchRow,
+        CanaryRow,
+        History,
+        RollbackRow,
+        StartRow,
+        VerdictRow,
+        Which,
+    )
+
+MOST_EVENTS = 2000
+"""Of the newest starts, verdicts, applies, rollbacks and benches each that a report looks at."""
+MOST_CANARIES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The rows a report is made of, oldest first, their texts made plain; and where they stand.
+
+    `profiles` are named by their newest start or verdict, newest first.
+    """
+
+    instance: str
+    made_at: float
+    clock: Clock
+    profiles: tuple[str, ...]
+    starts: tuple[StartRow, ...]
+    verdicts: tuple[VerdictRow, ...]
+    applies: tuple[ApplyRow, ...]
+    rollbacks: tuple[RollbackRow, ...]
+    canaries: tuple[CanaryRow, ...]
+    benches: tuple[BenchRow, ...]
+    contests: Contests
+
+    def moments(self) -> tuple[float, float]:
+        """Return the first and the last moment of all events, by the clock that is believed."""
+        placed = [self.clock.place(sequence, at) for sequence, at in _events(self)]
+        return (min(placed), max(placed)) if placed else (self.made_at, self.made_at)
+
+
+def read_story(history: History, instance: str, which: Which, now: float | None = None) -> Story:
+    """Given a history and which of its rows, return the story. Raise KimisvcError if unreadable.
+
+    `now` is Unix time, of this moment where it is not given.
+    """
+    made_at = time.time() if now is None else now
+    few = replace(which, limit=MOST_EVENTS)
+    starts = tuple(replace(r, profile=plain(r.profile)) for r in reversed(history.find_starts(few)))
+    verdicts = tuple(
+        replace(
+            row, profile=plain(row.profile),
+            verdict=Verdict(row.verdict.kind, plain(row.verdict.reason)),
+        )
+        for row in reversed(history.find_verdicts(few))
+    )  # fmt: skip
+    canaries = history.find_canaries(replace(which, limit=MOST_CANARIES))
+    story = Story(
+        instance=instance,
+        made_at=made_at,
+        clock=Clock((), made_at),
+        profiles=(),
+        starts=starts,
+        verdicts=verdicts,
+        applies=tuple(reversed(history.find_applies(few))),
+        rollbacks=tuple(
+            replace(row, reason=plain(row.reason)) for row in reversed(history.find_rollbacks(few))
+        ),
+        canaries=tuple(replace(row, profile=plain(row.profile)) for row in reversed(canaries)),
+        benches=tuple(reversed(history.find_benches(few))),
+        contests=contests(
+            [
+                replace(figures, profile=plain(figures.profile))
+                for figures in history.start_figures(which.profile, which.generation)
+                if which.since is None or figures.started_at >= which.since
+            ]
+        ),
+    )
+    return replace(story, clock=Clock(_events(story), made_at), profiles=_profiles(story))
+
+
+def _events(story: Story) -> list[tuple[int, float]]:
+    dated: Sequence[VerdictRow | ApplyRow | RollbackRow | CanaryRow | BenchRow] = (
+        *story.verdicts, *story.applies, *story.rollbacks, *story.canaries, *story.benches,
+    )  # fmt: skip
+    return [(row.sequence, row.at) for row in dated] + [
+        (row.sequence, row.started_at) for row in story.starts
+    ]
+
+
+def _profiles(story: Story) -> tuple[str, ...]:
+    newest: dict[str, int] = {}
+    for row in (*story.starts, *story.verdicts, *story.canaries):
+        newest[row.profile] = max(newest.get(row.profile, 0), row.sequence)
+    return tuple(sorted(newest, key=lambda name: -newest[name]))
