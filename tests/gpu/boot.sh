@@ -23,6 +23,13 @@ MASKED=(
     systemd-update-utmp.service proc-sys-fs-binfmt_misc.automount
 )
 
+# within COMMAND...: run it in the root, with devices and processes to be seen.
+within() {
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    unshare --mount bash -ec 'mount --make-rprivate /; mount --rbind /dev "$0/dev"
+        mount -t proc proc "$0/proc"; exec chroot "$0" "$@"' "$root" "$@"
+}
+
 prepare() {
     local first deb unit
     first=$(realpath "$1")
@@ -48,9 +55,9 @@ prepare() {
     cp "$here"/*.py "$here"/*.sh "$root/opt/gpu/"
     cp -r "$here/places" "$root/opt/gpu/"
     cp "$here"/../../profiles/*.toml "$root/opt/profiles/"
-    chroot "$root" python3 -m pip install -q --no-index --no-build-isolation --no-deps \
-        --target /opt/pystemd /opt/first/pystemd-*.tar.gz
-    chroot "$root" bash /opt/gpu/install.sh /opt/first/wheels /opt/site /opt/pystemd
+    within python3 -m pip install -q --no-index --no-build-isolation --no-deps \
+        --target /opt/pystemd "/opt/first/$(basename "$first"/pystemd-*.tar.gz)"
+    within bash /opt/gpu/install.sh /opt/first/wheels /opt/site /opt/pystemd
 }
 
 run() {

@@ -9,7 +9,7 @@ set -Eeuo pipefail
 wheels=$1 site=$2 pystemd=$3
 base=$(python3 -c 'import os, sys; print(os.path.realpath(sys._base_executable))')
 version=$(python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
-mapfile -t packages < <(python3 -c '
+packages=$(python3 -c '
 import sys
 print("\n".join(p for p in sys.path if p.endswith(("site-packages", "dist-packages"))))')
 
@@ -31,7 +31,8 @@ behind() {
 
 venv /opt/kimisvc
 python3 -m pip --python /opt/kimisvc/bin/python3 install -q --no-index --no-deps "$wheels"/*.whl
-behind "/opt/kimisvc/lib/$version/site-packages" "$pystemd" "${packages[@]}"
+# shellcheck disable=SC2086 # one a word; a path of Python has no blanks here
+behind "/opt/kimisvc/lib/$version/site-packages" "$pystemd" $packages
 /opt/kimisvc/bin/kimisvc --version
 
 venv /opt/vllm
@@ -47,4 +48,4 @@ if __name__ == "__main__":
     sys.exit(main())
 SCRIPT
 chmod 755 /opt/vllm/bin/vllm
-printf '%s\n' "${packages[@]}" >/opt/vllm/host-packages
+printf '%s\n' "$packages" >/opt/vllm/host-packages
