@@ -119,13 +119,12 @@ def _wait(world: World, state: TuneState, candidate: str) -> TuneState:
     if state.asked.window:
         window = parse_window(state.asked.window)
         need = next(c.start_s for c in plan_of(world, state).candidates if c.name == candidate)
-        waits = window.wait(time_of_day(box.now()), need)
-        if waits:
+        if window.wait(time_of_day(box.now()), need):
             state = state.saying(box.now(), f"waiting for the window {state.asked.window}")
             write_state(box.layout, state)
             world.means.reporter.step(state.log[-1][1])
-        while window.wait(time_of_day(box.now()), need):
-            box.sleep(WINDOW_LOOK)
+        while wait := window.wait(time_of_day(box.now()), need):
+            box.sleep(min(WINDOW_LOOK, wait))
     current = box.generations.sound_current() if state.asked.drain_s is not None else None
     if current is None or state.asked.drain_s is None:
         return state

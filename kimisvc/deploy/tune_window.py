@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 
 DAY = 86400.0
+BEGINNING = 0.1
+"""The share of a window that is its beginning: whoever waits for it looks at the clock in time."""
 _WINDOW = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)\s*-\s*([01]?\d|2[0-4]):([0-5]\d)")
 
 
@@ -26,10 +28,10 @@ class Window:
         """Given seconds after midnight and what a start needs (s), return how long to wait for it.
 
         0 where the window is open and stays so for long enough. A start that no
-        window can hold waits for the next one to open, and goes over its end.
+        window can hold is let in at the beginning of one, and goes over its end.
         """
         into = (moment - self.opens) % DAY
-        fits = into + min(need, self.length) <= self.length
+        fits = into + min(need, (1 - BEGINNING) * self.length) <= self.length
         return 0.0 if fits else (DAY - into)
 
 

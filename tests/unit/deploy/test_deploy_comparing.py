@@ -1,0 +1,152 @@
+"""Which starts speak for a profile, and which may be held together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from deploy_support import add_generation, add_start, box_at, profile
+
+from kimisvc.deploy.comparing import (
+    held_together,
+    held_together_anyway,
+    of_generation,
+    of_name,
+    of_profile,
+    speed_settings,
+)
+from kimisvc.errors import KimisvcError
+from kimisvc.measure.comparison import Difference
+from kimisvc.records import GateSettings, ProbeSettings, SpeedTarget, VerdictKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASE = profile("base")
+LL = profile("ll", env={"NCCL_PROTO": "LL"})
+NB, LL_RUNS = ((55.33, 55.33), (55.44, 55.44)), ((56.43, 56.43), (56.32, 56.32))
+
+
+def test_starts_count_by_what_the_profile_says(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    first, other, again = (add_generation(box, one) for one in (BASE, LL, BASE))
+    for generation, runs in ((first, NB[0]), (other, LL_RUNS[0]), (again, NB[1])):
+        add_start(box, generation, runs)
+    assert of_generation(box, first).generations == (first, again)
+    assert [s.runs for s in of_generation(box, again).starts] == [NB[0], NB[1]]
+    assert [s.runs for s in of_profile(box, LL, "ll.toml").starts] == [LL_RUNS[0]]
+
+
+def test_what_changes_no_speed_makes_no_other_profile() -> None:
+    gate = GateSettings(SpeedTarget(40, 50))
+    same = replace(
+        BASE, name="x", description="words", gate=gate, probe=ProbeSettings(min_runs=4),
+        service=replace(BASE.service, load_timeout=60.0),
+    )  # fmt: skip
+    assert speed_settings(same) == speed_settings(BASE)
+    for other in (
+        LL, replace(BASE, args={"max-num-seqs": 4}), replace(BASE, probe=ProbeSettings(max_tokens=9)),
+        replace(BASE, service=replace(BASE.service, cpu_quota_percent=100)),
+        replace(BASE, vllm=replace(BASE.vllm, model="/srv/other")),
+    ):  # fmt: skip
+        assert speed_settings(other) != speed_settings(BASE)
+
+
+def test_a_name_is_its_newest_meaning(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    old = add_generation(box, profile("base", args={"max-num-seqs": 1}))
+    new = add_generation(box, BASE)
+    add_start(box, old, (1.0, 1.0))
+    add_start(box, new, (55.0, 55.1))
+    side = of_name(box, "base")
+    assert side is not None
+    assert side.generations == (new,)
+    assert f"earlier generations ({old})" in side.notes[-1]
+    assert of_name(box, "nobody") is None
+
+
+def test_the_story_and_two_starts_each(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    a, b = add_generation(box, BASE), add_generation(box, LL)
+    add_start(box, a, (81.4, 81.4))
+    add_start(box, b, (81.9, 81.9))
+    found = held_together(of_generation(box, a), of_generation(box, b), 0.02)
+    assert found.comparison.verdict is Difference.INCONCLUSIVE
+    assert found.comparison.further_starts == 3
+    assert {key: (x, y) for key, x, y in found.differences} == {
+        "name": ('"base"', '"ll"'), "env.NCCL_PROTO": ("", '"LL"'),
+    }  # fmt: skip
+    assert found.unlike == ()
+
+
+def test_measured_on_two_h200(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    a, b = add_generation(box, BASE), add_generation(box, LL)
+    for generation, runs in ((a, NB[0]), (b, LL_RUNS[0]), (b, LL_RUNS[1]), (a, NB[1])):
+        add_start(box, generation, runs)
+    found = held_together(of_generation(box, a), of_generation(box, b), 0.02)
+    assert found.comparison.ratio == pytest.approx(1.018, abs=0.001)
+    assert found.comparison.verdict is Difference.BETTER
+
+
+def test_what_differs_in_more_is_refused_unless_told(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    a, b = add_generation(box, BASE), add_generation(box, LL)
+    add_start(box, a, (55.0, 55.1))
+    add_start(box, b, (56.0, 56.1), vllm="0.33.0", driver="590.2", gpus=["H200"] * 2)
+    sides = of_generation(box, a), of_generation(box, b)
+    with pytest.raises(KimisvcError) as caught:
+        held_together(*sides, 0.02)
+    assert caught.value.code == "not-comparable"
+    for words in ("vllm: 0.32.0 and 0.33.0", "driver: 580.1 and 590.2", "1 x H200 and 2 x H200"):
+        assert words in caught.value.message
+    found = held_together_anyway(*sides, 0.02)
+    assert [name for name, _, _ in found.unlike] == ["vllm", "gpus", "driver"]
+
+
+@pytest.mark.parametrize("fact", ["prompt_tokens", "max_tokens"])
+def test_another_length_is_another_question(tmp_path: Path, fact: str) -> None:
+    box = box_at(tmp_path)
+    a, b = add_generation(box, BASE), add_generation(box, LL)
+    add_start(box, a, (55.0, 55.1))
+    add_start(box, b, (56.0, 56.1), **{fact: 64})
+    with pytest.raises(KimisvcError, match=f"{fact}: .* and 64"):
+        held_together(of_generation(box, a), of_generation(box, b), 0.02)
+
+
+def test_only_the_newest_environment_that_both_have(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    a, b = add_generation(box, BASE), add_generation(box, LL)
+    add_start(box, a, (10.0, 10.0), vllm="0.31.0")
+    add_start(box, b, (20.0, 20.0), vllm="0.31.0")
+    add_start(box, a, (55.0, 55.1))
+    add_start(box, b, (56.0, 56.1))
+    add_start(box, b, (70.0, 70.1), vllm="0.33.0")
+    found = held_together(of_generation(box, a), of_generation(box, b), 0.02)
+    assert [s.runs for s in found.base.starts] == [(55.0, 55.1)]
+    assert [s.runs for s in found.other.starts] == [(56.0, 56.1)]
+    assert sum("another environment" in note for note in found.notes) == 2
+
+
+def test_failed_starts_have_no_say(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    a = add_generation(box, BASE)
+    add_start(box, a, (5.0, 5.0), VerdictKind.FAIL)
+    with pytest.raises(KimisvcError) as caught:
+        held_together(of_generation(box, a), of_generation(box, a), 0.02)
+    assert caught.value.code == "no-starts"
+    add_start(box, a, (55.0, 55.1), VerdictKind.DEGRADED)
+    side = of_generation(box, a)
+    assert [s.runs for s in side.starts] == [(55.0, 55.1)]
+    assert "1 starts that were not accepted" in side.notes[0]
+
+
+def test_a_generation_that_is_gone_still_has_its_starts(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    add_start(box, 7, (55.0, 55.1))
+    side = of_generation(box, 7)
+    assert (side.profile, len(side.starts)) == (None, 1)
+    assert held_together(side, side, 0.02).differences == ()
+    with pytest.raises(KimisvcError, match="no generation 8"):
+        of_generation(box, 8)

@@ -1,0 +1,395 @@
+"""The parts of a search: its words, its state, its candidates, its hours, its verdicts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from deploy_support import Quiet, add_generation, add_start, box_at, profile
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimisvc.deploy.history import StartFigures, VerdictRow
+from kimisvc.deploy.outcome import Ending, Outcome
+from kimisvc.deploy.tune_asked import WORDS, asked_of, read_plan
+from kimisvc.deploy.tune_begin import refuse_traffic, with_target
+from kimisvc.deploy.tune_candidates import Offered, distance, entries, risk_of
+from kimisvc.deploy.tune_plan import durations, plan_from, spent, start_seconds
+from kimisvc.deploy.tune_state import (
+    Asked,
+    Contender,
+    Ended,
+    Pending,
+    TrialRow,
+    TuneState,
+    read_state,
+    refuse_meanwhile,
+    unfinished,
+    write_state,
+)
+from kimisvc.deploy.tune_summary import outlook, summary
+from kimisvc.deploy.tune_traffic import Traffic, drain, traffic
+from kimisvc.deploy.tune_trial import judge
+from kimisvc.deploy.tune_window import DAY, Window, parse_window
+from kimisvc.errors import HostError, KimisvcError, LockedError, ProfileRefusedError
+from kimisvc.measure.tuning import Search, Stop, Why, next_step
+from kimisvc.profile.resolved import to_toml
+from kimisvc.records import (
+    EngineCounters,
+    GateSettings,
+    Interval,
+    ProbeSettings,
+    Risk,
+    SpeedTarget,
+    Verdict,
+    VerdictKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+PASS, DEGRADED, FAIL, UNKNOWN = (
+    VerdictKind.PASS, VerdictKind.DEGRADED, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE,
+)  # fmt: skip
+BASE = profile("base")
+LL = profile("ll", env={"NCCL_PROTO": "LL"}, description="tried")
+ROW = TrialRow(
+    "base", 100.0, 60.0, PASS, "55.30 tok/s (95 % interval 55.10 to 55.50): at or over the goal of 50",
+    "accepted", started=True, generation=1, decode_tok_s=Interval(55.1, 55.3, 55.5), error=0.1,
+)  # fmt: skip
+STATE = TuneState(
+    "kimi", 10.0, Asked(target=">40~50", budget_s=600.0, actor="ada"),
+    (Contender("base", Risk.SAFE, 0), Contender("ll", Risk.SAFE_ISH, 1)),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- state
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        STATE,
+        replace(STATE, trials=(ROW, replace(ROW, verdict=FAIL, decode_tok_s=None)), before=3),
+        replace(STATE, pending=Pending("ll", 7, 20.0), restoring_s=3.5).saying(1.0, "words"),
+        replace(STATE, ended=Ended(9.0, "the target is met", "base", "base, running", 0)),
+        replace(
+            STATE, asked=Asked("", Search.EXPLORE, Risk.RISKY, None, 4, 0.05, 9.0, "1:00-2:00")
+        ),
+    ],
+)
+def test_a_state_is_read_as_it_was_written(tmp_path: Path, state: TuneState) -> None:
+    layout = box_at(tmp_path).layout
+    write_state(layout, state)
+    assert read_state(layout) == state
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', "null"])
+def test_a_damaged_state_says_so_and_locks_nobody_out(tmp_path: Path, text: str) -> None:
+    layout = box_at(tmp_path).layout
+    layout.tune.write_text(text)
+    with pytest.raises(KimisvcError) as caught:
+        read_state(layout)
+    assert caught.value.code == "tune-damaged"
+    assert not unfinished(layout)
+
+
+def test_others_are_refused_until_it_has_ended(tmp_path: Path) -> None:
+    layout = box_at(tmp_path).layout
+    refuse_meanwhile(layout)
+    write_state(layout, STATE)
+    with pytest.raises(LockedError, match="under way"):
+        refuse_meanwhile(layout)
+    write_state(layout, replace(STATE, ended=Ended(9.0, "cancelled", "", "", 1)))
+    refuse_meanwhile(layout)
+
+
+def test_only_the_newest_lines_are_kept() -> None:
+    state = STATE
+    for moment in range(500):
+        state = state.saying(float(moment), "x")
+    assert (len(state.log), state.log[-1][0]) == (200, 499.0)
+
+
+# ---------------------------------------------------------------- words
+
+
+def test_a_plan_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        'profiles = ["a.toml", "/etc/b.toml"]\ntarget = "> 40 ~ 50"\nexplore = true\n'
+        'max_risk = "risky"\nbudget = "3h"\nmax_starts = 6\ndrain = "10min"\nwindow = "22:00-06:00"\n'
+    )
+    told = read_plan(path)
+    assert told["profiles"] == (str(tmp_path / "a.toml"), "/etc/b.toml")
+    assert asked_of(told, "ada") == Asked(
+        ">40~50", Search.EXPLORE, Risk.RISKY, 10800.0, 6, drain_s=600.0, window="22:00-06:00",
+        actor="ada",
+    )  # fmt: skip
+
+
+def test_all_problems_of_a_plan_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        'profiles = []\ntargt = ">40"\nexplore = "yes"\nmax_risk = "wild"\nbudget = "0s"\n'
+        'max_starts = true\nwindow = "night"\ndrain = 5\n'
+    )
+    with pytest.raises(ProfileRefusedError) as caught:
+        read_plan(path)
+    said = {problem.key: (problem.line, problem.message) for problem in caught.value.problems}
+    assert set(said) == {
+        "profiles", "targt", "explore", "max_risk", "budget", "max_starts", "window", "drain",
+    }  # fmt: skip
+    assert "Did you mean target?" in said["targt"][1]
+    assert said["window"] == (7, '"night" is no window of time. Write it as 22:00-06:00')
+    path.write_text("profiles = [")
+    with pytest.raises(ProfileRefusedError, match="1 problem"):
+        read_plan(path)
+
+
+def test_each_word_takes_its_own_example(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text("\n".join(f"{word.key} = {word.example}" for word in WORDS))
+    assert set(read_plan(path)) == {word.key for word in WORDS}
+
+
+def test_a_target_is_that_of_the_first_unless_said() -> None:
+    aims = replace(BASE, gate=GateSettings(SpeedTarget(40, 50)))
+    assert with_target(Asked(), aims).target == ">40~50"
+    assert with_target(Asked(target=">1"), aims).target == ">1"
+    assert with_target(Asked(search=Search.EXPLORE), BASE).target == ""
+    with pytest.raises(KimisvcError, match="nothing is to be met"):
+        with_target(Asked(), BASE)
+
+
+# ---------------------------------------------------------------- candidates
+
+
+def offered(*profiles: object) -> list[Offered]:
+    return [Offered(f"/etc/{p.name}.toml", "text", p) for p in profiles]  # type: ignore[attr-defined]  # profiles
+
+
+def test_candidates_know_their_risk_and_distance() -> None:
+    risky = profile("risky", env={"NCCL_P2P_LEVEL": "SYS"}, max_risk=Risk.RISKY)
+    found = [entry.contender for entry in entries(offered(BASE, LL, risky))]
+    assert [(c.name, c.differences) for c in found] == [("base", 0), ("ll", 1), ("risky", 1)]
+    assert found[0].risk is Risk.SAFE
+    assert found[2].risk is Risk.RISKY
+    # What it allows itself is a risk all the same: that of the search is the operator's.
+    assert risk_of(replace(risky, allow_risky=("NCCL_P2P_LEVEL",))) is Risk.RISKY
+    assert distance(BASE, replace(BASE, name="y", probe=ProbeSettings(min_runs=5))) == 0
+
+
+def test_what_cannot_be_held_together_is_refused_whole() -> None:
+    other = replace(
+        LL, vllm=replace(LL.vllm, model="/srv/small"), probe=ProbeSettings(max_tokens=9)
+    )
+    with pytest.raises(ProfileRefusedError) as caught:
+        entries(offered(BASE, other, replace(LL, name="base")))
+    assert [(p.file, p.key) for p in caught.value.problems] == [
+        ("/etc/ll.toml", "vllm.model"), ("/etc/ll.toml", "probe.max_tokens"),
+        ("/etc/base.toml", "name"),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- hours and traffic
+
+
+@pytest.mark.parametrize(
+    ("hour", "need", "wait"),
+    [(23, 0, 0), (2, 4, 0), (2, 5, 20), (7, 1, 15), (21.5, 1, 0.5), (7, 100, 15), (22, 100, 0)],
+)
+def test_a_window_over_midnight(hour: float, need: float, wait: float) -> None:
+    window = parse_window("22:00-06:00")
+    assert window.wait(hour * 3600, need * 3600) == pytest.approx(wait * 3600)
+
+
+@given(st.floats(0, DAY - 1), st.floats(60, DAY), st.floats(0, DAY - 1), st.floats(0, 2 * DAY))
+def test_who_has_waited_need_not_wait_again(
+    opens: float, length: float, moment: float, need: float
+) -> None:
+    window = Window(opens, (opens + length) % DAY)
+    wait = window.wait(moment, need)
+    assert 0 <= wait <= DAY
+    assert wait == 0 or window.wait((moment + wait + 1e-4) % DAY, need) == 0
+
+
+@pytest.mark.parametrize("text", ["", "22", "22:00", "25:00-01:00", "22:60-23:00", "6:00-6:00"])
+def test_no_window(text: str) -> None:
+    with pytest.raises(ValueError, match="no window"):
+        parse_window(text)
+
+
+def counters(finished: float = 0, tokens: float = 0, running: float = 0) -> EngineCounters:
+    return EngineCounters(tokens, finished, 0.0, 0.0, running, 0.0)
+
+
+class Server:
+    """Answers with these counters, one after the other, the last for good."""
+
+    def __init__(self, *answers: EngineCounters | HostError | None) -> None:
+        self.answers = list(answers)
+
+    def counters(self) -> EngineCounters | None:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, HostError):
+            raise answer
+        return answer
+
+
+DOWN, HUNG = HostError("connection-refused", "x"), HostError("timeout", "x")
+
+
+@pytest.mark.parametrize(
+    ("server", "seen"),
+    [
+        (Server(counters(5, 90)), Traffic.NONE),
+        (Server(counters(running=1), counters()), Traffic.LIVE),
+        (Server(counters(5), counters(6)), Traffic.LIVE),
+        (Server(counters(5, 90), counters(5, 95)), Traffic.LIVE),
+        (Server(None), Traffic.UNKNOWN),
+        (Server(DOWN), Traffic.NONE),
+        (Server(HUNG), Traffic.UNKNOWN),
+    ],
+)
+def test_traffic(tmp_path: Path, server: Server, seen: Traffic) -> None:
+    found = traffic(Server(*server.answers), lambda _: None)
+    assert found is seen
+    box = box_at(tmp_path)
+    refuse_traffic(box, Asked(window="1:00-2:00"), Server(*server.answers))
+    refuse_traffic(box, Asked(drain_s=1.0), Server(*server.answers))
+    refuse_traffic(box, Asked(), None)
+    if seen is Traffic.NONE:
+        refuse_traffic(box, Asked(), Server(*server.answers))
+    else:
+        with pytest.raises(KimisvcError, match="restarts it"):
+            refuse_traffic(box, Asked(), Server(*server.answers))
+
+
+def test_drain_waits_until_nothing_runs_or_patience_ends() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    busy, idle = counters(running=2), counters()
+    assert drain(Server(busy, busy, idle, busy, idle), 60.0, lambda: now[0], sleep)
+    assert now[0] == 6.0  # two busy, one idle, one busy again, then three idle in a row
+    assert not drain(Server(busy), 5.0, lambda: now[0], sleep)
+    assert drain(Server(HUNG), 5.0, lambda: now[0], sleep)
+    assert not drain(Server(None), 0.0, lambda: now[0], sleep)
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def ended(outcome: Outcome, kind: VerdictKind | None = PASS) -> Ending:
+    row = (
+        None
+        if kind is None
+        else VerdictRow(
+            "r", 1, "i", 1, "p", 0.0, Verdict(kind, "the gate's"), None, None, None, None, None, ()
+        )
+    )
+    return Ending(outcome, "how it ended", row)
+
+
+def runs(*speeds: float) -> StartFigures:
+    return StartFigures("i", 1, "p", 0.0, PASS, speeds, 128, "m", "v", {}, 1)
+
+
+def judged(ending: Ending, found: StartFigures | None, target: str = "") -> VerdictKind:
+    aim = SpeedTarget(*map(float, target.split("~"))) if target else None
+    return judge(ending, found, replace(BASE, gate=GateSettings(SpeedTarget(1, 1))), aim).kind
+
+
+@pytest.mark.parametrize(
+    ("speeds", "target", "kind"),
+    [
+        ((81.0, 81.2, 81.1), "40~50", PASS),
+        ((44.9, 45.0, 45.1), "40~50", DEGRADED),
+        ((30.0, 30.1, 30.2), "40~50", FAIL),
+        # Stopped by another target before this one was decided: what there is has to do.
+        ((47.0, 50.0, 53.0), "20~50", DEGRADED),
+        ((35.0, 40.0, 45.0), "40~50", UNKNOWN),
+    ],
+)
+def test_a_start_is_judged_by_the_target_of_the_search(
+    speeds: tuple[float, ...], target: str, kind: VerdictKind
+) -> None:
+    assert judged(ended(Outcome.ACCEPTED), runs(*speeds), target) is kind
+
+
+def test_what_the_gate_refused_stays_refused() -> None:
+    fast = runs(81.0, 81.1, 81.2)
+    assert judged(ended(Outcome.ROLLED_BACK, FAIL), fast, "40~50") is FAIL
+    assert judged(ended(Outcome.NOT_RESTORED, None), None, "40~50") is FAIL
+    assert judged(ended(Outcome.INCONCLUSIVE, UNKNOWN), fast, "40~50") is UNKNOWN
+    assert judged(ended(Outcome.STOPPED, None), None, "40~50") is UNKNOWN
+    assert judged(ended(Outcome.ACCEPTED, DEGRADED), fast) is DEGRADED  # no target: the gate's
+
+
+# ---------------------------------------------------------------- plan and words
+
+
+def test_a_plan_knows_what_was_measured_and_spent() -> None:
+    refused = replace(ROW, candidate="ll", verdict=FAIL, started=False, seconds=2.0)
+    state = replace(STATE, trials=(ROW, refused), restoring_s=5.0)
+    assert (spent(state).seconds, spent(state).starts) == (67.0, 1)
+    plan = plan_from(state, {"base": 900.0, "ll": 800.0})
+    assert [c.start_s for c in plan.candidates] == [60.0, 800.0]
+    assert next_step(plan, spent(state)) == Stop(Why.TARGET_MET, "base")
+    assert plan_from(replace(STATE, asked=Asked()), {"base": 1, "ll": 1}).budget.seconds == math.inf
+
+
+def test_how_long_a_start_takes_is_from_history(tmp_path: Path) -> None:
+    systemd = Quiet(kimisvc_kimi="active")
+    box = box_at(tmp_path, systemd)
+    assert start_seconds(box, BASE, Search.FIRST_THAT_MEETS) is None
+    add_start(box, add_generation(box, BASE), (55.0, 55.1))
+    seen = durations(box.history, "/srv/model")
+    assert (seen.load_s, seen.gate_s) == (50.0, 50.0)
+    assert start_seconds(box, LL, Search.FIRST_THAT_MEETS) == 100.0
+    box.generations.make_current(box.generations.get(1))
+    box.generations.accept(box.generations.get(1))
+    assert box.generations.get(1).resolved() == to_toml(BASE)
+    assert start_seconds(box, BASE, Search.FIRST_THAT_MEETS) == 50.0  # it runs: the gate alone
+    assert start_seconds(box, BASE, Search.EXPLORE) == 100.0
+
+
+def test_the_summary_says_all_a_ticket_needs() -> None:
+    slower = replace(
+        ROW, candidate="ll", verdict=DEGRADED, reason="judged", seconds=2160.0,
+        decode_tok_s=Interval(54.0, 54.4, 54.8),
+    )  # fmt: skip
+    state = replace(
+        STATE, trials=(ROW, slower), restoring_s=90.0,
+        candidates=(*STATE.candidates, Contender("wild", Risk.RISKY, 3)),
+        ended=Ended(4000.0, "all candidates were tried", "base", "base, accepted and running", 0),
+    )  # fmt: skip
+    said = summary(state)
+    for words in (
+        "by ada", ">40~50 tok/s", "10 min at most",
+        "1. base: PASS, 55.30 tok/s (95 % interval 55.10 to 55.50): at or over the goal of 50; 1.0 min",
+        "2. ll: DEGRADED, 54.40 tok/s (95 % interval 54.00 to 54.80): judged; 36 min",
+        "not tried: wild, it is risky",
+        "ll against base (1 and 1 starts): -1.6 %", "inconclusive",
+        "cost: 38 min in 2 starts, 1.5 min of it to leave",
+        "ended: all candidates were tried",
+        "left in place: base, accepted and running at 55.30 tok/s; the simplest that is not worse",
+    ):  # fmt: skip
+        assert words in said, said
+
+
+def told(seconds: Iterable[float | None]) -> str:
+    return outlook(STATE, dict(zip(("base", "ll"), seconds, strict=True)))
+
+
+def test_the_outlook_says_what_is_known() -> None:
+    assert told((2160.0, None)).startswith("how long it will take is not known")
+    plenty = replace(STATE, asked=replace(STATE.asked, budget_s=None))
+    said = outlook(plenty, {"base": 2160.0, "ll": 2160.0})
+    assert said == "it will take 36 min to 1 h 48 min (a start takes about 36 min here)"
