@@ -138,7 +138,7 @@ def test_doctor_says_what_is_in_the_way(stage: Stage) -> None:
 
 
 def test_a_key_in_the_secrets_file_reaches_the_probe_and_nothing_else(stage: Stage) -> None:
-    key = "planted-key-5f2c"
+    key = "planted-for-the-probe-7d1e"
     secrets = f"/etc/kimisvc/{stage.instance}.secrets"
     stage.sandbox.write(secrets, f"VLLM_API_KEY={key}\n")
     stage.sandbox.run("chmod", "600", secrets)
