@@ -47,7 +47,7 @@ def verdict_table(story: Story, profile: str) -> Table:
     head = ("When", "Generation", "Verdict", "tok/s (interval)", "TTFT", "Target", "Reason")
     cells = [
         (
-            Cell(moment(row.at)), Cell(str(row.generation), "figure"),
+            Cell(moment(row.at), "when"), Cell(str(row.generation), "figure"),
             Cell(row.verdict.kind.value, row.verdict.kind.value.lower()),
             Cell(speed(row.decode_tok_s), "figure"),
             Cell("-" if row.ttft_s is None else span(row.ttft_s), "figure"),
@@ -82,7 +82,7 @@ def load_table(story: Story, model: str) -> Table:
     """Given a story and a model, return how long its starts took."""
     cells = [
         (
-            Cell(moment(row.started_at)), Cell(str(row.generation), "figure"), Cell(row.profile),
+            Cell(moment(row.started_at), "when"), Cell(str(row.generation), "figure"), Cell(row.profile),
             Cell("-" if row.load_s is None else span(row.load_s), "figure"),
             Cell("never seen" if row.ready_at is None else moment(row.ready_at)),
         )
@@ -112,7 +112,7 @@ def event_table(story: Story) -> Table:
         for row in story.rollbacks
     ]  # fmt: skip
     cells = [
-        (Cell(moment(at)), Cell(what, what.lower()), Cell(str(generation), "figure"),
+        (Cell(moment(at), "when"), Cell(what, what.lower()), Cell(str(generation), "figure"),
          Cell(text, "reason"))
         for _, at, what, generation, text in sorted(events)
     ]  # fmt: skip
@@ -125,7 +125,7 @@ def bench_table(story: Story) -> Table:
             "Mean TPOT ms", "Mean ITL ms", "Completed", "Failed")  # fmt: skip
     cells = [
         (
-            Cell(moment(row.at)), Cell(plain(row.profile)),
+            Cell(moment(row.at), "when"), Cell(plain(row.profile)),
             *(
                 Cell(number(value), "figure")
                 for value in (
@@ -148,7 +148,7 @@ def environment_table(story: Story) -> Table:
             Cell(_fact(row, name), "changed" if _differs(row, before, name) else "")
             for name in FACTS
         ]
-        cells.append((Cell(moment(row.started_at)), Cell(str(row.generation), "figure"),
+        cells.append((Cell(moment(row.started_at), "when"), Cell(str(row.generation), "figure"),
                       Cell(row.profile), *changed))  # fmt: skip
         before = row
     names = {"vllm": "vLLM", "gpus": "GPUs", "prompt_tokens": "Prompt tokens",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -59,9 +58,9 @@ def _bars(story: Story, lanes: dict[str, float], across: Scale) -> Markup:
     """What ran when. Nothing tells when a service was stopped, so a bar ends at the next start."""
     starts = story.starts[-MOST_MARKS:]
     begins = [story.clock.place(row.sequence, row.started_at) for row in starts]
-    ends = [later for _, later in pairwise(begins)] + [across.high]
+    ends = [*begins[1:], across.high]
     bars = []
-    for row, begin, end in zip(starts, begins, ends, strict=True):
+    for row, begin, end in zip(starts, begins, ends, strict=False):
         if row.profile not in lanes:
             continue
         x = across.at(begin)
