@@ -118,6 +118,7 @@ def test_a_service_that_was_proven(exporter: Box, stage: Stage) -> None:
         'scrape_errors_total{source="history"}': 0,
         'scrape_errors_total{source="files"}': 0,
     }  # fmt: skip
+    until(stage, lambda v: v['applies_total{outcome="accepted"}'] == 1, "told of the apply")
     shown = until(stage, lambda v: "generation_tokens_per_second" in v, "measured")
     assert {name: shown.get(name) for name in expected} == expected
     assert shown['probe_decode_tokens_per_second{source="gate"}'] > 60
