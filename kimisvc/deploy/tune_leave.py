@@ -53,12 +53,11 @@ def leave(world: World, state: TuneState, stop: Stop) -> TuneState:
 
 
 def _without_winner(world: World, state: TuneState, why: str) -> TuneState:
-    """None was good enough: back to what was accepted before the search, where there was something."""
+    """None was good enough: back to what was accepted before the search, where that still is."""
     box = world.means.box
-    target = _before(box, state)
+    target, what = _fallback(box, state)
     if target is None:
-        left = _what_runs(box)
-        nothing = f"nothing was accepted before this search, so nothing is put back; {left}"
+        nothing = f"nothing was ever accepted, so nothing is put back; {_what_runs(box)}"
         return _end(box, state, why, "", nothing, ExitStatus.NOT_RESTORED)
     try:
         wish = wish_of(target, world)
@@ -67,7 +66,7 @@ def _without_winner(world: World, state: TuneState, why: str) -> TuneState:
         return _end(box, state, why, "", lost, ExitStatus.NOT_RESTORED)
     state, row = _put_back(world, state, target.profile, wish)
     if row.outcome in RUNS:
-        left = f"{target.profile}, which was accepted before this search, runs again"
+        left = f"{target.profile}, {what}"
         return _end(box, state, why, "", left, ExitStatus.ROLLED_BACK)
     left = (
         f"{target.profile} was to be put back and was not proven: {row.reason}; {_what_runs(box)}"
@@ -75,11 +74,15 @@ def _without_winner(world: World, state: TuneState, why: str) -> TuneState:
     return _end(box, state, why, "", left, ExitStatus.NOT_RESTORED)
 
 
-def _before(box: Box, state: TuneState) -> Generation | None:
-    """What was accepted when the search began; where that is damaged, what was accepted last."""
+def _fallback(box: Box, state: TuneState) -> tuple[Generation | None, str]:
+    """What to put back where no candidate is good enough, and what to say of it."""
     if state.before is not None and box.generations.is_whole(state.before):
-        return box.generations.get(state.before)
-    return box.generations.sound_accepted()
+        return box.generations.get(state.before), "which was accepted before this search, runs"
+    lost = "" if state.before is None else f"; generation {state.before}, from before, is damaged"
+    return (
+        box.generations.sound_accepted(),
+        f"accepted by its own gate although it is not what was asked for, runs{lost}",
+    )
 
 
 def wish_of(generation: Generation, world: World) -> Wish:
