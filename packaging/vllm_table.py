@@ -1,7 +1,7 @@
 # ruff: noqa: INP001  a script of its own, not a module of a package
 """Write the table of what the newest vLLM knows, for boxes and laptops without one to ask.
 
-    packaging/vllm_table.py PYTHON WHEEL [FOLDER ...] > kimisvc/profile/knowledge/vllm_table.json
+    packaging/vllm_table.py PYTHON WHEEL [FOLDER ...] > kimisvc/profile/knowledge/vllm/table.json
 
 vLLM is asked itself, by the questions that kimisvc asks an installed one
 (kimisvc/host/vllm_questions.py), so both speak alike. Its wheel is for GPUs and does not run here,

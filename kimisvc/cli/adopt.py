@@ -99,7 +99,7 @@ def schema(form: Form) -> None:
     and variables are those of the newest vLLM that kimisvc knows.
     """
     del form
-    from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+    from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
     from kimisvc.profile.schema import text
 
     click.echo(text(shipped_knowledge()), nl=False)
@@ -108,7 +108,7 @@ def schema(form: Form) -> None:
 def _adopt(command: tuple[str, ...], unit: str | None, instance: str) -> Adopted:
     from kimisvc.profile.adoption.adopt import adopt_command, adopt_unit
     from kimisvc.profile.adoption.unit_file import UnitText, read_unit
-    from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+    from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 
     known = shipped_knowledge()
     if unit is None:

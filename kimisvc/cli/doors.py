@@ -91,7 +91,7 @@ def model_config(model: str) -> Mapping[str, object] | None:
 def knowledge(executable: Path) -> VllmKnowledge:
     """Given the vllm program, return what it knows; where it cannot be asked, what ships."""
     from kimisvc.host import vllm_binary
-    from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+    from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 
     def asking() -> None:
         click.echo(f"kimisvc: asking {executable} what it knows, once per version", err=True)

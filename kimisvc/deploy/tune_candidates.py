@@ -9,8 +9,8 @@ from kimisvc.deploy.tune_begin import Entry
 from kimisvc.deploy.tune_state import Contender
 from kimisvc.errors import ProfileRefusedError
 from kimisvc.profile.differences import differences
-from kimisvc.profile.knowledge.option_risk import option_risk
-from kimisvc.profile.knowledge.risk import variable_risk
+from kimisvc.profile.knowledge.risk.options import option_risk
+from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.resolved import flattened, to_toml
 from kimisvc.records import Problem, Profile, Risk
 

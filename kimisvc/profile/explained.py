@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.option_risk import option_risk
-from kimisvc.profile.knowledge.risk import variable_risk
-from kimisvc.profile.knowledge.variables import VARIABLES
+from kimisvc.profile.knowledge.risk.options import option_risk
+from kimisvc.profile.knowledge.risk.variables import variable_risk
+from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.lines import key_lines, line_of
 from kimisvc.profile.options import option_name
 from kimisvc.profile.settings import TABLES
@@ -21,7 +21,7 @@ from kimisvc.profile.values import spelled, toml
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kimisvc.profile.knowledge.judgement import Judgement
+    from kimisvc.profile.knowledge.risk.judgement import Judgement
     from kimisvc.profile.loader import Checked
     from kimisvc.profile.problems import KeyPath
     from kimisvc.records import Profile, VllmKnowledge

@@ -12,9 +12,9 @@ from stage import Sandbox, Stage
 
 from kimisvc.errors import KimisvcError
 from kimisvc.host.vllm_binary import knowledge
-from kimisvc.profile.knowledge.models import model_findings
-from kimisvc.profile.knowledge.vllm_options import option_findings
-from kimisvc.profile.knowledge.vllm_variables import variable_findings
+from kimisvc.profile.knowledge.model.rules import model_findings
+from kimisvc.profile.knowledge.vllm.options import option_findings
+from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.loader import load
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.records import ArgValue, OptionKind, Profile, Severity, VllmKnowledge, VllmSettings
@@ -128,7 +128,7 @@ def test_the_real_one_knows_all_settings_of_a_shipped_profile(
     profile = load(path, PROFILES)
     findings = [
         *option_findings(profile, known),
-        *variable_findings(profile, known),
+        *vllm_variable_findings(profile, known),
         *model_findings(profile, None, known),
     ]
     assert [f for f in findings if f.severity is Severity.ERROR] == []

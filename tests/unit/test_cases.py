@@ -38,7 +38,7 @@ from kimisvc.profile.adoption.adopt import adopt_unit
 from kimisvc.profile.adoption.draft import Lookup
 from kimisvc.profile.adoption.unit_file import UnitText, read_unit
 from kimisvc.profile.knowledge.court import Sight, judged
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import check
 from kimisvc.records import Problem, Profile, VllmSettings
 from kimisvc.shipped import shipped

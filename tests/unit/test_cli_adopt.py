@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kimisvc.cli.main import main
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.schema import schema
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kimisvc.cli.main import main
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import pytest
 
 from kimisvc.host import vllm_binary
 from kimisvc.profile.knowledge.court import Sight, judged
-from kimisvc.profile.knowledge.option_risk import option_risk
-from kimisvc.profile.knowledge.risk import variable_risk
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.risk.options import option_risk
+from kimisvc.profile.knowledge.risk.variables import variable_risk
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import Checked, check, load
 from kimisvc.records import Link, Profile, Risk, VllmKnowledge
 from kimisvc.shipped import shipped

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge import judge, vllm_options, vllm_variables
-from kimisvc.profile.knowledge.models import model_findings
-from kimisvc.profile.knowledge.option_risk import option_risk
-from kimisvc.profile.knowledge.risk import risk_findings
+from kimisvc.profile.knowledge.model.rules import model_findings
+from kimisvc.profile.knowledge.risk.limit import risk_findings
+from kimisvc.profile.knowledge.risk.options import option_risk
+from kimisvc.profile.knowledge.variables.check import variable_findings
+from kimisvc.profile.knowledge.vllm.options import option_findings
+from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,8 +37,8 @@ def judged(draft: Profile, sight: Sight) -> Iterator[Finding]:
     Keys that are spoiled already are missing in the draft, so they are not judged twice.
     """
     vllm = sight.vllm(Path(draft.vllm.executable))
-    yield from judge.variable_findings(draft)
-    yield from vllm_variables.variable_findings(draft, vllm)
-    yield from vllm_options.option_findings(draft, vllm)
+    yield from variable_findings(draft)
+    yield from vllm_variable_findings(draft, vllm)
+    yield from option_findings(draft, vllm)
     yield from model_findings(draft, sight.config(draft.vllm.model), vllm)
     yield from risk_findings(draft, option_risk)

@@ -21,7 +21,7 @@ from kimisvc.errors import HostError, KimisvcError
 from kimisvc.profile.adoption.adopt import Adopted, adopt_command, adopt_unit
 from kimisvc.profile.adoption.draft import Lookup
 from kimisvc.profile.adoption.unit_file import UnitText, read_unit
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import load
 from kimisvc.records import Installation
 from kimisvc.render.units import render

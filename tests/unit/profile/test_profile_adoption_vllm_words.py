@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimisvc.profile.adoption.vllm_words import Options, read, value_of
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.records import ArgValue, OptionKind, Profile, VllmOption, VllmSettings
 from kimisvc.render.arguments import argv
 

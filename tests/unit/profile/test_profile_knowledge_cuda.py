@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kimisvc.profile.knowledge.cuda import CUDA
-from kimisvc.profile.knowledge.judge import variable_findings
-from kimisvc.profile.knowledge.neighbours import NEIGHBOURS
+from kimisvc.profile.knowledge.variables.check import variable_findings
+from kimisvc.profile.knowledge.variables.cuda import CUDA
+from kimisvc.profile.knowledge.variables.other_libraries import OTHER_LIBRARIES
 from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
 
 
@@ -19,7 +19,7 @@ def told(env: dict[str, str], **args: ArgValue) -> list[str]:
 
 
 def test_no_variable_has_two_rows() -> None:
-    rows = [row.name for row in (*CUDA, *NEIGHBOURS)]
+    rows = [row.name for row in (*CUDA, *OTHER_LIBRARIES)]
     assert len(rows) == len(set(rows))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kimisvc.profile.knowledge.effects import effect_findings
-from kimisvc.profile.knowledge.judge import variable_findings
 from kimisvc.profile.knowledge.parallelism import gpus_used
+from kimisvc.profile.knowledge.variables.check import variable_findings
+from kimisvc.profile.knowledge.variables.effects import effect_findings
 from kimisvc.records import (
     ArgValue,
     HardwareSettings,

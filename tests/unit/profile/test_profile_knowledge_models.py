@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kimisvc.profile.knowledge.models import model_findings
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.model.rules import model_findings
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import load
 from kimisvc.records import (
     ArgValue,

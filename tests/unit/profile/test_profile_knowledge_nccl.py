@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.profile.knowledge.judge import variable_findings
-from kimisvc.profile.knowledge.nccl import NCCL
-from kimisvc.profile.knowledge.nccl_network import NCCL_NETWORK
-from kimisvc.profile.knowledge.nccl_undocumented import NCCL_UNDOCUMENTED
-from kimisvc.profile.knowledge.near_names import edits, near_variable
-from kimisvc.profile.knowledge.risk import risk_findings
-from kimisvc.profile.knowledge.variables import VARIABLES, ActsOn, Variable
+from kimisvc.profile.knowledge.nccl.network import NCCL_NETWORK
+from kimisvc.profile.knowledge.nccl.tuning import NCCL
+from kimisvc.profile.knowledge.nccl.undocumented import NCCL_UNDOCUMENTED
+from kimisvc.profile.knowledge.risk.limit import risk_findings
+from kimisvc.profile.knowledge.variables.check import variable_findings
+from kimisvc.profile.knowledge.variables.near_names import edits, near_variable
+from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn, Variable
 from kimisvc.profile.loader import load
 from kimisvc.records import (
     ArgValue,

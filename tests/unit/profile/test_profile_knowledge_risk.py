@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kimisvc.profile.knowledge.judgement import Judgement
-from kimisvc.profile.knowledge.risk import risk_findings, variable_risk
-from kimisvc.profile.knowledge.variables import VARIABLES
+from kimisvc.profile.knowledge.risk.judgement import Judgement
+from kimisvc.profile.knowledge.risk.limit import risk_findings
+from kimisvc.profile.knowledge.risk.variables import variable_risk
+from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.records import (
     ArgValue,
     HardwareSettings,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kimisvc.profile.knowledge.vllm_history import REMOVED
-from kimisvc.profile.knowledge.vllm_options import option_findings
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
-from kimisvc.profile.knowledge.vllm_variables import variable_findings
+from kimisvc.profile.knowledge.vllm.history import REMOVED
+from kimisvc.profile.knowledge.vllm.options import option_findings
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.loader import check, load
 from kimisvc.records import (
     ArgValue,
@@ -58,7 +58,7 @@ def only(vllm: VllmKnowledge, **args: ArgValue) -> Finding:
 @pytest.mark.parametrize("path", sorted(PROFILES.glob("*.toml")), ids=lambda p: p.stem)
 def test_no_shipped_profile_has_an_unknown_setting(path: Path) -> None:
     profile = load(path, PROFILES)
-    findings = [*option_findings(profile, NEWEST), *variable_findings(profile, NEWEST)]
+    findings = [*option_findings(profile, NEWEST), *vllm_variable_findings(profile, NEWEST)]
     assert [f for f in findings if f.severity is Severity.ERROR] == []
 
 

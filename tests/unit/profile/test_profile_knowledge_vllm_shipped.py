@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kimisvc.profile.knowledge.option_risk import option_risk
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.risk.options import option_risk
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.records import (
     ArgValue,
     KnownFrom,
@@ -41,7 +41,7 @@ def test_the_table_is_that_of_the_newest() -> None:
 
 def test_it_is_read_when_first_wanted() -> None:
     code = (
-        "import kimisvc.profile.knowledge.vllm_options as options; "
+        "import kimisvc.profile.knowledge.vllm.options as options; "
         "print(options.shipped_knowledge.cache_info().misses)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -52,7 +52,7 @@ def test_a_wheel_carries_every_file_of_the_package() -> None:
     build = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     assert build["targets"]["wheel"]["packages"] == ["kimisvc"]
     assert "exclude" not in build["targets"]["wheel"]
-    assert (PROJECT / "kimisvc/profile/knowledge/vllm_table.json").is_file()
+    assert (PROJECT / "kimisvc/profile/knowledge/vllm/table.json").is_file()
 
 
 @pytest.mark.parametrize(

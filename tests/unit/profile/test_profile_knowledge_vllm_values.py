@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.profile.knowledge.vllm_options import option_findings
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.options import option_findings
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.records import ArgValue, ChoiceRule, OptionKind, Profile, Severity, VllmSettings
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kimisvc.profile.knowledge.vllm_history import REMOVED
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
-from kimisvc.profile.knowledge.vllm_variables import variable_findings
+from kimisvc.profile.knowledge.vllm.history import REMOVED
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.records import (
     KnownFrom,
     Profile,
@@ -27,7 +27,9 @@ NEWEST = shipped_knowledge()
 
 
 def found(name: str, value: str, vllm: VllmKnowledge = NEWEST) -> list[Finding]:
-    return list(variable_findings(Profile("p", VllmSettings("/v", "/m"), env={name: value}), vllm))
+    return list(
+        vllm_variable_findings(Profile("p", VllmSettings("/v", "/m"), env={name: value}), vllm)
+    )
 
 
 def only(name: str, value: str, vllm: VllmKnowledge = NEWEST) -> Finding:
@@ -84,7 +86,7 @@ def test_a_variable_like_no_other_is_doubted_unless_vllm_would_end_with_it() -> 
         args={"fail-on-environ-validation": True},
         env={"VLLM_OF_SOME_PLUGIN": "1"},
     )
-    (finding,) = variable_findings(strict, NEWEST)
+    (finding,) = vllm_variable_findings(strict, NEWEST)
     assert finding.severity is Severity.ERROR
 
 

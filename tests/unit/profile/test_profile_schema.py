@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.profile.schema import schema, text
 from kimisvc.profile.settings import SETTINGS, TABLES, Setting

@@ -1,4 +1,4 @@
-"""The variables of a profile's [env], judged by what NCCL, CUDA and their neighbours make of them.
+"""The variables of a profile's [env], judged by what NCCL, CUDA and the libraries beside them make of them.
 
 VLLM_* variables are left to the vLLM that will run.
 """
@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.conflicts import conflicts
-from kimisvc.profile.knowledge.effects import effect_findings
-from kimisvc.profile.knowledge.variables import VARIABLES
+from kimisvc.profile.knowledge.variables.conflicts import conflicts
+from kimisvc.profile.knowledge.variables.effects import effect_findings
+from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.problems import Finding
 from kimisvc.records import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.profile.knowledge.variable import Variable
+    from kimisvc.profile.knowledge.variables.row import Variable
     from kimisvc.records import Profile
 
 _VLLM = "VLLM_"
@@ -61,7 +61,9 @@ def _illegal(draft: Profile) -> Iterator[tuple[str, str]]:
 
 
 def _unknown(name: str) -> Iterator[Finding]:
-    from kimisvc.profile.knowledge.near_names import near_variable  # only a wrong name pays
+    from kimisvc.profile.knowledge.variables.near_names import (
+        near_variable,  # only a wrong name pays
+    )
 
     near = "" if name.startswith(_VLLM) else near_variable(name)
     if near:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.variables import VARIABLES
+from kimisvc.profile.knowledge.variables.table import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.judgement import Judgement
+from kimisvc.profile.knowledge.risk.judgement import Judgement
 from kimisvc.records import Risk
 
 if TYPE_CHECKING:

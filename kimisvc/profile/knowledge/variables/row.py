@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kimisvc.profile.knowledge.syntax import Grammar
+    from kimisvc.profile.knowledge.variables.grammar import Grammar
     from kimisvc.records import Risk
 
 NCCL_GUIDE = "NCCL user guide, Environment Variables"

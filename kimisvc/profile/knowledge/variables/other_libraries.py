@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from kimisvc.profile.knowledge.allocator import allocator_options
-from kimisvc.profile.knowledge.syntax import absolute_path, flag, plain_number, switch, words
-from kimisvc.profile.knowledge.variable import ActsOn, Variable
+from kimisvc.profile.knowledge.variables.allocator import allocator_options
+from kimisvc.profile.knowledge.variables.grammar import (
+    absolute_path,
+    flag,
+    plain_number,
+    switch,
+    words,
+)
+from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.records import Risk
 
 _LOADER = "ld.so(8)"
@@ -34,7 +40,7 @@ gone = partial(
     deprecated="PyTorch 2.2",
 )
 
-NEIGHBOURS: tuple[Variable, ...] = (
+OTHER_LIBRARIES: tuple[Variable, ...] = (
     # ------------------------------------------------------------ the loader
     process("LD_PRELOAD", "Libraries loaded before all others.", absolute_path, Risk.RISKY,
             "loads code of another's into vLLM and all it starts", document=_LOADER),
@@ -108,4 +114,4 @@ NEIGHBOURS: tuple[Variable, ...] = (
     process("HF_ENDPOINT", "Server models are downloaded from.", None, Risk.SAFE_ISH,
             "models, and code they bring, come from there", document=_HUB),
 )  # fmt: skip
-"""Every neighbour of NCCL and CUDA that is known here."""
+"""Every variable of theirs that is known here."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.judge import refused
-from kimisvc.profile.knowledge.judgement import Judgement
-from kimisvc.profile.knowledge.value_risk import VALUE_RULES
-from kimisvc.profile.knowledge.variables import VARIABLES
+from kimisvc.profile.knowledge.risk.judgement import Judgement
+from kimisvc.profile.knowledge.risk.variables import variable_risk
+from kimisvc.profile.knowledge.variables.check import refused
+from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.options import option_name
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
@@ -28,24 +28,6 @@ OptionJudge = Callable[[str, ArgValue, Profile], Judgement | None]
 """The same for an option of [args], its name as the profile writes it."""
 
 _ORDER = (Risk.SAFE, Risk.SAFE_ISH, Risk.RISKY)
-
-
-def variable_risk(name: str, value: str, profile: Profile) -> Judgement | None:
-    """Given a variable and its value in a profile, return its risk, or None if nothing is known.
-
-    The value counts (NCCL_DEBUG=WARN is not NCCL_DEBUG=TRACE), and so do the
-    other variables and the link of the box.
-    """
-    row = VARIABLES.get(name)
-    if row is None:
-        return None
-    if not value:
-        return Judgement(Risk.SAFE, "an empty value is as good as none", row.source)
-    if value in row.harmless:
-        return Judgement(Risk.SAFE, "what happens without it as well", row.source)
-    rule = VALUE_RULES.get(name)
-    judged = rule(value, profile) if rule else None
-    return judged or Judgement(row.risk, row.why, row.source)
 
 
 def unjudged(_name: str, _value: ArgValue, _profile: Profile) -> Judgement | None:

@@ -6,7 +6,7 @@ promises may change its meaning with any version.
 
 from __future__ import annotations
 
-from kimisvc.profile.knowledge.variable import ActsOn, Variable
+from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.records import Risk
 
 _DOCUMENT = "NCCL 2.32 source"

@@ -3,7 +3,7 @@
 vLLM reads its options with argparse: one it does not know ends it (exit 2,
 which systemd tries again and again), and the beginning of a name stands for
 the whole of it, so that `served-model` would set what kimisvc sets itself.
-What becomes of the values is judged in vllm_values.
+What becomes of the values is judged in `values`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.vllm_history import REMOVED
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
-from kimisvc.profile.knowledge.vllm_values import field_findings, value_findings
+from kimisvc.profile.knowledge.vllm.history import REMOVED
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.values import field_findings, value_findings
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.profile.problems import Finding
 from kimisvc.records import KnownFrom, OptionKind, Severity

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from kimisvc.profile.knowledge.selections import algorithms, protocols
-from kimisvc.profile.knowledge.syntax import (
+from kimisvc.profile.knowledge.nccl.selections import algorithms, protocols
+from kimisvc.profile.knowledge.variables.grammar import (
     INT,
     absolute_path,
     distance,
@@ -20,7 +20,7 @@ from kimisvc.profile.knowledge.syntax import (
     word_list,
     words,
 )
-from kimisvc.profile.knowledge.variable import ActsOn, Variable
+from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.records import Risk
 
 _CHANNELS = 64

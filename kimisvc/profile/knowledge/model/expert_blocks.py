@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.model_shape import Shape
+from kimisvc.profile.knowledge.model.shape import Shape
 from kimisvc.profile.problems import Finding
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.vllm_history import REMOVED
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.vllm.history import REMOVED
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_VARIABLES
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
@@ -52,7 +52,7 @@ _DANGERS: Mapping[str, str] = MappingProxyType(
 """Variables that are legal, but not for production, and why (vllm/envs.py of 0.33.0)."""
 
 
-def variable_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
+def vllm_variable_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
     """Given a profile and what its vLLM knows, yield what is wrong with VLLM_* in [env]."""
     for name, value in draft.env.items():
         if not name.startswith(_PREFIX) or name in OWNED_VARIABLES:

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from kimisvc.profile.knowledge.syntax import INT, distance, exact_words, flag, whole_number, words
-from kimisvc.profile.knowledge.variable import ActsOn, Variable
+from kimisvc.profile.knowledge.variables.grammar import (
+    INT,
+    distance,
+    exact_words,
+    flag,
+    whole_number,
+    words,
+)
+from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.records import Risk
 
 _FAMILY = exact_words("AF_INET", "AF_INET6", otherwise="NCCL would ignore it")

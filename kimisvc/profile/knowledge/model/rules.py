@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.expert_blocks import block_findings, ranks
-from kimisvc.profile.knowledge.model_families import parser_findings
-from kimisvc.profile.knowledge.model_shape import Shape, shape_of
-from kimisvc.profile.knowledge.vllm_shipped import shipped_knowledge
+from kimisvc.profile.knowledge.model.expert_blocks import block_findings, ranks
+from kimisvc.profile.knowledge.model.families import parser_findings
+from kimisvc.profile.knowledge.model.shape import Shape, shape_of
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.problems import Finding
 from kimisvc.records import KnownFrom, Severity
 

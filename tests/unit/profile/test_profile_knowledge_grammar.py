@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.profile.knowledge.allocator import allocator_options
-from kimisvc.profile.knowledge.devices import visible_devices
-from kimisvc.profile.knowledge.integers import as_read, is_clear, likely_meant
-from kimisvc.profile.knowledge.selections import (
+from kimisvc.profile.knowledge.nccl.selections import (
     ALGORITHMS,
     COLLECTIVES,
     algorithms,
@@ -20,7 +17,9 @@ from kimisvc.profile.knowledge.selections import (
     allowed_protocols,
     protocols,
 )
-from kimisvc.profile.knowledge.syntax import (
+from kimisvc.profile.knowledge.variables.allocator import allocator_options
+from kimisvc.profile.knowledge.variables.devices import visible_devices
+from kimisvc.profile.knowledge.variables.grammar import (
     absolute_path,
     distance,
     exact_words,
@@ -30,6 +29,7 @@ from kimisvc.profile.knowledge.syntax import (
     word_list,
     words,
 )
+from kimisvc.profile.knowledge.variables.integers import as_read, is_clear, likely_meant
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.strtoll.restype = ctypes.c_longlong

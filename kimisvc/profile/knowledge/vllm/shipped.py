@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kimisvc.records import KnownFrom, VllmKnowledge
 
-_TABLE = Path(__file__).with_name("vllm_table.json")
+_TABLE = Path(__file__).with_name("table.json")
 
 
 @cache

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.conflicts import number, p2p_is_off
+from kimisvc.profile.knowledge.nccl.selections import COLLECTIVES, PROTOCOLS, allowed_protocols
 from kimisvc.profile.knowledge.parallelism import gpus_used, option
-from kimisvc.profile.knowledge.selections import COLLECTIVES, PROTOCOLS, allowed_protocols
-from kimisvc.profile.knowledge.variables import VARIABLES, ActsOn
+from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
+from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn
 from kimisvc.profile.problems import Finding
 from kimisvc.records import Link, Severity
 

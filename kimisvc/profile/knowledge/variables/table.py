@@ -8,12 +8,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.cuda import CUDA
-from kimisvc.profile.knowledge.nccl import NCCL
-from kimisvc.profile.knowledge.nccl_network import NCCL_NETWORK
-from kimisvc.profile.knowledge.nccl_undocumented import NCCL_UNDOCUMENTED
-from kimisvc.profile.knowledge.neighbours import NEIGHBOURS
-from kimisvc.profile.knowledge.variable import ActsOn, Variable
+from kimisvc.profile.knowledge.nccl.network import NCCL_NETWORK
+from kimisvc.profile.knowledge.nccl.tuning import NCCL
+from kimisvc.profile.knowledge.nccl.undocumented import NCCL_UNDOCUMENTED
+from kimisvc.profile.knowledge.variables.cuda import CUDA
+from kimisvc.profile.knowledge.variables.other_libraries import OTHER_LIBRARIES
+from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ __all__ = ["VARIABLES", "ActsOn", "Variable"]
 VARIABLES: Mapping[str, Variable] = MappingProxyType(
     {
         row.name: row
-        for table in (NCCL, NCCL_NETWORK, NCCL_UNDOCUMENTED, CUDA, NEIGHBOURS)
+        for table in (NCCL, NCCL_NETWORK, NCCL_UNDOCUMENTED, CUDA, OTHER_LIBRARIES)
         for row in table
     }
 )

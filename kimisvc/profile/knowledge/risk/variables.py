@@ -1,18 +1,19 @@
-"""Variables whose risk depends on their value, on others, or on the box: one rule each."""
+"""What a variable in [env] may cost: the row says it, or a rule where value, others or box count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.conflicts import number, p2p_is_off
-from kimisvc.profile.knowledge.judgement import Judgement
-from kimisvc.profile.knowledge.selections import (
+from kimisvc.profile.knowledge.nccl.selections import (
     COLLECTIVES,
     allowed_algorithms,
     allowed_protocols,
 )
-from kimisvc.profile.knowledge.variable import NCCL_GUIDE
+from kimisvc.profile.knowledge.risk.judgement import Judgement
+from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
+from kimisvc.profile.knowledge.variables.row import NCCL_GUIDE
+from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.records import Link, Risk
 
 if TYPE_CHECKING:
@@ -113,3 +114,21 @@ VALUE_RULES: Mapping[str, Rule] = {
     "NCCL_DEBUG": _debug,
 }
 """The rule of each variable that has one; None of it leaves the row's own risk."""
+
+
+def variable_risk(name: str, value: str, profile: Profile) -> Judgement | None:
+    """Given a variable and its value in a profile, return its risk, or None if nothing is known.
+
+    The value counts (NCCL_DEBUG=WARN is not NCCL_DEBUG=TRACE), and so do the
+    other variables and the link of the box.
+    """
+    row = VARIABLES.get(name)
+    if row is None:
+        return None
+    if not value:
+        return Judgement(Risk.SAFE, "an empty value is as good as none", row.source)
+    if value in row.harmless:
+        return Judgement(Risk.SAFE, "what happens without it as well", row.source)
+    rule = VALUE_RULES.get(name)
+    judged = rule(value, profile) if rule else None
+    return judged or Judgement(row.risk, row.why, row.source)

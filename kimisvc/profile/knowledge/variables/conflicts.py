@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.devices import devices, visible_devices
-from kimisvc.profile.knowledge.integers import as_read, is_clear
-from kimisvc.profile.knowledge.parallelism import gpus_used
-from kimisvc.profile.knowledge.selections import (
+from kimisvc.profile.knowledge.nccl.selections import (
     COLLECTIVES,
     allowed_algorithms,
     allowed_protocols,
 )
+from kimisvc.profile.knowledge.parallelism import gpus_used
+from kimisvc.profile.knowledge.variables.devices import devices, visible_devices
+from kimisvc.profile.knowledge.variables.integers import as_read, is_clear
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
 from kimisvc.records import Severity

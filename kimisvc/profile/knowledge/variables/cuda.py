@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from kimisvc.profile.knowledge.devices import visible_devices
-from kimisvc.profile.knowledge.syntax import absolute_path, exact_words, plain_number, switch, words
-from kimisvc.profile.knowledge.variable import ActsOn, Variable
+from kimisvc.profile.knowledge.variables.devices import visible_devices
+from kimisvc.profile.knowledge.variables.grammar import (
+    absolute_path,
+    exact_words,
+    plain_number,
+    switch,
+    words,
+)
+from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.records import Risk
 
 _GUIDE = "CUDA programming guide, CUDA Environment Variables"

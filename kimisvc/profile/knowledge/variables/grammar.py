@@ -2,14 +2,14 @@
 
 A message says what would be made of the value and what to write. A grammar
 never raises, whatever the text. Lists of algorithms and protocols are in
-`selections`.
+`nccl.selections`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from kimisvc.profile.knowledge.integers import as_read, how_read, is_clear, likely_meant
+from kimisvc.profile.knowledge.variables.integers import as_read, how_read, is_clear, likely_meant
 from kimisvc.profile.secret_signs import WHERE_TO
 from kimisvc.profile.values import shown
 

@@ -1,0 +1,1 @@
+"""Rules between a model, the parsers for it, and the GPUs it is divided among."""

@@ -1,0 +1,1 @@
+"""What a setting may cost: by its name and value, and against what the profile allows."""

@@ -1,0 +1,1 @@
+"""The variables in [env], but for VLLM_*: rows, the grammar of values, and rules between them."""

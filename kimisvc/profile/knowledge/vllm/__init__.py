@@ -1,0 +1,1 @@
+"""What a vLLM makes of the options in [args] and of its VLLM_* variables."""
