@@ -96,13 +96,18 @@ def gpus(about: Inspection) -> Iterator[Problem]:
 
 
 def occupied(about: Inspection) -> Iterator[Problem]:
-    """Yield the processes on our GPUs that are not our service's, and memory that is held there."""
+    """Yield the processes on our GPUs that are not our service's, and memory that is held there.
+
+    In a container NVML's ids are of no use: our own service has others there.
+    """
+    telling = processes.sees_the_kernels_ids(about.proc)
     for one in about.gpus():
-        foreign = [pid for pid in one.processes if not about.is_ours(pid)]
+        named = one.processes if telling else ()
+        foreign = [pid for pid in named if not about.is_ours(pid)]
         for pid in foreign:
             who = processes.process(pid, about.proc)
             yield Problem(f"{who} computes on GPU {one.index} and is not part of {about.service}")
-        if not one.processes:
+        if not named:
             yield from _held(about, one)
 
 
@@ -110,7 +115,7 @@ def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem]:
     """Memory without a process that NVML names: another container's, or a crash's.
 
     While our own service runs it may be that one's: in some virtual machines
-    NVML names no process at all.
+    NVML names no process at all, and in a container none that can be found.
     """
     share = option(about.profile, UTILIZATION)
     if not isinstance(share, int | float):

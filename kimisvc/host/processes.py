@@ -259,6 +259,22 @@ def unit_of(pid: int, proc: Path = PROC) -> str:
     return ""
 
 
+FIRST_NAMESPACE = "pid:[4026531836]"
+"""The PID namespace that the kernel itself makes (PROC_PID_INIT_INO, linux/proc_ns.h)."""
+
+
+def sees_the_kernels_ids(proc: Path = PROC) -> bool:
+    """Whether ids that the kernel or a driver tells are those of this /proc.
+
+    In a container they are not: there the same process has another number, and
+    the number may be somebody else's.
+    """
+    try:
+        return str((proc / "self" / "ns" / "pid").readlink()) == FIRST_NAMESPACE
+    except OSError:
+        return True  # a /proc that does not say is not one of a container
+
+
 # ---------------------------------------------------------------- titles
 
 TITLE_MARK = "::"

@@ -138,6 +138,28 @@ def test_a_process_of_another_container_is_told_by_its_number(host: Host) -> Non
     )
 
 
+def namespace(host: Host, name: str) -> None:
+    link = host.root / "proc" / "self" / "ns" / "pid"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(name)
+
+
+def test_in_a_container_ids_mean_nothing_and_memory_alone_is_judged(host: Host) -> None:
+    namespace(host, "pid:[4026532199]")
+    process(host.root / "proc", 2861, "ollama", "ollama.service")  # the number, not the process
+    host.card(0, pids=(2861,), used=90 * GIB)
+    assert host.error("GPU processes").startswith("GPU 0: 90.0 GiB are held by a process that NVML")
+    process(host.root / "proc", 9, "python3", "kimisvc-kimi.service")
+    assert host.ask("GPU processes") == []
+
+
+def test_on_the_box_itself_ids_are_believed(host: Host) -> None:
+    namespace(host, "pid:[4026531836]")
+    process(host.root / "proc", 4242, "ollama", "ollama.service")
+    host.card(2, pids=(4242,))
+    assert host.error("GPU processes").startswith("ollama (PID 4242, ollama.service) computes on")
+
+
 def test_our_own_service_is_in_nobodys_way(host: Host) -> None:
     process(host.root / "proc", 9, "python3", "kimisvc-kimi.service", title="VLLM::Worker_TP0")
     host.card(0, pids=(9,), used=90 * GIB)
