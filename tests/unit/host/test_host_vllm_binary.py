@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import os
+import pwd
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kimisvc.host.vllm_binary import vllm_version
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 STAND_IN = Path(__file__).parents[2] / "fake_vllm" / "vllm"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that nobody may look into as well, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def environment(root: Path, *distributions: str, folder: str = "site-packages") -> Path:
@@ -77,15 +91,26 @@ def test_debians_folder_counts(tmp_path: Path) -> None:
         ("#!/nonexistent\n", None),
     ],
 )
-def test_a_program_of_no_environment_is_asked(
-    tmp_path: Path, text: str, version: str | None
-) -> None:
-    assert vllm_version(script(tmp_path / "bin" / "vllm", text)) == version
+def test_a_program_of_no_environment_is_asked(place: Path, text: str, version: str | None) -> None:
+    assert vllm_version(script(place / "bin" / "vllm", text)) == version
 
 
-def test_a_program_that_never_answers(tmp_path: Path) -> None:
-    program = script(tmp_path / "bin" / "vllm", "#!/bin/sh\nexec sleep 1000\n")
+def test_a_program_that_never_answers(place: Path) -> None:
+    program = script(place / "bin" / "vllm", "#!/bin/sh\nexec sleep 1000\n")
     assert vllm_version(program, timeout=0.1) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root could run it as root")
+def test_root_runs_nobodys_wrapper(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it could have written anything into it; and it sees nothing of ours."""
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    program = script(place / "bin" / "vllm", "#!/bin/sh\necho 0.$(id -u).${HF_TOKEN:-0}\n")
+    os.chown(program, 1000, 1000)
+    version = vllm_version(program)
+    assert version is not None
+    assert version == f"0.{pwd.getpwnam('nobody').pw_uid}.0"
+    program.chmod(0o700)
+    assert vllm_version(program) == "0.1000.0"
 
 
 def test_no_program(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -211,8 +212,18 @@ def test_a_cache_that_cannot_be_written_is_no_harm(place: Path, tmp_path: Path) 
     ],
 )
 def test_a_vllm_that_cannot_tell(place: Path, tmp_path: Path, envs: str) -> None:
-    assert knowledge(environment(place, envs=envs), tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
+    asked: list[int] = []
+    program = environment(place, envs=envs)
+    assert knowledge(program, tmp_path, asking=lambda: asked.append(1)) is None
+    assert knowledge(program, tmp_path, asking=lambda: asked.append(2)) is None
+    assert asked == [1]  # for an hour it is not asked in vain again
+
+    (kept,) = tmp_path.iterdir()
+    note = json.loads(kept.read_text())
+    for moment in (note["asked_at"] - 7200, note["asked_at"] + 7200, "yesterday"):
+        kept.write_text(json.dumps({**note, "asked_at": moment}))
+        assert knowledge(program, tmp_path, asking=lambda: asked.append(3)) is None
+        assert asked.pop() == 3
 
 
 def test_a_vllm_that_takes_too_long(place: Path) -> None:
