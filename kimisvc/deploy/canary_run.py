@@ -65,7 +65,10 @@ def _probed(
         raise KimisvcError("no-canary", f"generation {blank.generation} asks for no canary")
     if reason := _not_ready(box, service, blank.invocation):
         return replace(blank, reason=reason)
-    api = open_api(profile)
+    try:
+        api = open_api(profile)
+    except KimisvcError as error:  # a key that no header can carry
+        return replace(blank, result=CanaryResult.FAILED, reason=error.message)
     found = _seen(box, api.health(), blank)
     if found is None:
         sung = sing(api, profile, profile.canary, clock=box.clock, sleep=box.sleep)

@@ -243,6 +243,15 @@ def test_one_that_never_was_ready_is_skipped_and_one_that_was_has_failed(
     assert row.reason
 
 
+def test_a_key_that_no_header_can_carry_fails_the_canary(box: Box) -> None:
+    def shut(_: Profile) -> Any:
+        raise HostError("bad-api-key", "the API key holds characters that no header can carry")
+
+    row = run_canary(box, shut)
+    assert row.result is CanaryResult.FAILED
+    assert row.reason.startswith("the API key holds")
+
+
 def test_a_profile_without_canary_measures_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
