@@ -55,6 +55,8 @@ prepare() {
     cp "$here"/*.py "$here"/*.sh "$root/opt/gpu/"
     cp -r "$here/places" "$root/opt/gpu/"
     cp "$here"/../../profiles/*.toml "$root/opt/profiles/"
+    # Before journald starts: it gives its files to a group.
+    within /bin/systemd-sysusers || true
     within python3 -m pip install -q --no-index --no-build-isolation --no-deps \
         --target /opt/pystemd "/opt/first/$(basename "$first"/pystemd-*.tar.gz)"
     within bash /opt/gpu/install.sh /opt/first/wheels /opt/site /opt/pystemd
@@ -65,6 +67,10 @@ run() {
     site=$(realpath "$1")
     shift
     printf -v driver ' %q' "$@"
+    # A shell reads its words back, systemd has quotes of its own.
+    printf 'exec python3 /opt/gpu/gpu_driver.py --results /results --shipped /opt/profiles' \
+        >"$root/opt/gpu/driver"
+    printf ' --kimisvc /opt/kimisvc/bin/kimisvc%s\n' "$driver" >>"$root/opt/gpu/driver"
     cat >"$root/etc/systemd/system/driver.service" <<UNIT
 [Unit]
 After=basic.target dbus.service
@@ -75,16 +81,15 @@ Type=oneshot
 TimeoutStartSec=infinity
 StandardOutput=append:/results/driver.out
 StandardError=inherit
-Environment=PATH=/opt/kimisvc/bin:/opt/vllm/bin:$PATH
+Environment=PATH=/opt/kimisvc/bin:/opt/vllm/bin:$PATH:/usr/local/nvidia/bin
 ExecStartPre=-/bin/bash -c 'echo /usr/local/nvidia/lib64 >/etc/ld.so.conf.d/kimisvc-gpu.conf; /sbin/ldconfig'
-ExecStartPre=-/bin/systemd-sysusers
-ExecStart=/usr/bin/python3 /opt/gpu/gpu_driver.py --results /results --shipped /opt/profiles --kimisvc /opt/kimisvc/bin/kimisvc$driver
+ExecStart=/bin/bash /opt/gpu/driver
 # A normal end of the container: systemd's own exit.
 ExecStopPost=-/bin/touch /results/finished
 ExecStopPost=/bin/kill -s RTMIN+14 1
 UNIT
     rm -f "$root/results/finished"
-    unshare --pid --fork --mount --cgroup --uts --ipc "${BASH_SOURCE[0]}" inside "$site"
+    unshare --pid --fork --mount --cgroup --uts --ipc bash "${BASH_SOURCE[0]}" inside "$site"
 }
 
 # In the namespaces: lay out what systemd expects, and become it.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpu_steps
 from gpu_bench import Bench, NotSo
-from gpu_hardening import hardening
+from gpu_hardening import hardening, rehearsed
 from gpu_place import place, write_profiles
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Step:
 
 
 STEPS = (
+    Step("0", "CUDA under the directives that ship, before any load", rehearsed, 20),
     Step(
         "1", "baseline: doctor, apply, probe and engine and vLLM's benchmark", gpu_steps.base, 120
     ),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gpu_bench import command_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpu_bench import Bench
 
 HARDENING = "# Hardening"
@@ -38,6 +40,45 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 """What is tried on top of the shipped directives: what they leave open, and why they do."""
 
 
+RELAXED: dict[str, str] = {
+    "system calls": "SystemCallFilter=",
+    "address families": "RestrictAddressFamilies=",
+    "namespaces": "RestrictNamespaces=no",
+    "kernel tunables": "ProtectKernelTunables=no",
+    "kernel modules": "ProtectKernelModules=no",
+    "control groups": "ProtectControlGroups=no",
+    "capabilities": "CapabilityBoundingSet=~",
+    "new privileges": "NoNewPrivileges=no",
+}
+"""What is let go of, one at a time, where CUDA does not work under the shipped directives."""
+
+
+def rehearsed(bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
+    """Step 0: does CUDA work under the shipped directives at all? Where not, find out which is why.
+
+    A run that would fail for one directive goes on with a drop-in that lets go
+    of it, and says so.
+    """
+    done = bench.call(bench.kimisvc, "render", str(profiles["gpu_base"]), bound=150)
+    shipped = directives(done.stdout)
+    facts: dict[str, Any] = {"shipped": shipped, "drop_in": []}
+    facts["trials"] = _trials(bench, shipped, {"as shipped": ()})
+    if facts["trials"]["as shipped"].get("well"):
+        return facts
+    ways: dict[str, tuple[str, ...]] = {name: (line,) for name, line in RELAXED.items()}
+    ways["all of these"] = tuple(RELAXED.values())
+    facts["trials"] |= _trials(bench, shipped, ways)
+    helps = [name for name in ways if facts["trials"][name].get("well")]
+    if helps:
+        facts["drop_in"] = ways[helps[0]]
+        folder = Path("/etc/systemd/system", f"{bench.place.service}.d")
+        folder.mkdir(parents=True, exist_ok=True)
+        text = "\n".join(["[Service]", *ways[helps[0]]])
+        (folder / "relaxed.conf").write_text(f"{text}\n")
+        bench.call("systemctl", "daemon-reload", bound=30)
+    return facts
+
+
 def hardening(bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
     """Ask systemd for its view, stop the service, look at what is left, try directives on."""
     del profiles
@@ -45,7 +86,7 @@ def hardening(bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
     shipped = directives(bench.call("systemctl", "cat", bench.place.service, bound=30).stdout)
     facts["shipped"] = shipped
     facts["stop"] = _stop(bench)
-    facts["trials"] = _trials(bench, shipped)
+    facts["trials"] = _trials(bench, shipped, EXTRAS)
     return facts
 
 
@@ -94,7 +135,9 @@ def _stop(bench: Bench) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _trials(bench: Bench, shipped: list[str]) -> dict[str, Any]:
+def _trials(
+    bench: Bench, shipped: list[str], extras: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
     """Run the trial under the shipped directives and each extra, all at once."""
     here = Path(__file__).with_name("gpu_trial.py")
     program = Path("/opt/gpu_trial.py")  # where a unit that sees no home can read it
@@ -104,7 +147,7 @@ def _trials(bench: Bench, shipped: list[str]) -> dict[str, Any]:
             _unit(bench, [*shipped, *extra], program, number),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
         )
-        for number, (name, extra) in enumerate(EXTRAS.items())
+        for number, (name, extra) in enumerate(extras.items())
     }  # fmt: skip
     end = time.monotonic() + min(TRIAL_S, bench.left())
     found = {}

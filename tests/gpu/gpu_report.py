@@ -130,7 +130,7 @@ def tune(found: Found) -> str:
     rows = [
         (name, target, told.get(name, {}).get("exit"), told.get(name, {}).get("seconds"),
          told.get(name, {}).get("runs"),
-         json.dumps(told.get(name, {}).get("answer") or told.get(name, {}).get("stdout"))[:600])
+         told.get(name, {}).get("answer", {}).get("summary") or told.get(name, {}).get("stderr"))
         for name, target in told.get("targets", {}).items()
     ]  # fmt: skip
     return table(("target", "tok/s", "exit", "seconds", "runs afterwards", "answer"), rows)

@@ -29,6 +29,18 @@ behind() {
         >"$venv/zz_host.pth"
 }
 
+# Services run as users of their own, and have to get there.
+for path in $packages /opt/* /opt/gcc/bin; do
+    while [[ -d $path && $path != / ]]; do
+        chmod a+rx "$path"
+        path=$(dirname "$path")
+    done
+done
+for path in $packages; do
+    closed=$(find "$path" -maxdepth 2 ! -perm -a=r ! -type l | head -n 3)
+    [[ -z $closed ]] || printf 'not readable by others: %s\n' "$closed"
+done
+
 venv /opt/kimisvc
 python3 -m pip --python /opt/kimisvc/bin/python3 install -q --no-index --no-deps "$wheels"/*.whl
 # shellcheck disable=SC2086 # one a word; a path of Python has no blanks here

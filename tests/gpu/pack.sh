@@ -4,7 +4,7 @@
 #   SITE   a folder of site-packages with vLLM and what it needs beyond the host's own packages
 #   DEBS   Debian packages of systemd and dbus, and the source of pystemd (*.deb, pystemd-*.tar.gz)
 #   MODEL  a model folder: config.json and tokenizer are enough for --load-format dummy
-#   OUT    gets 0/, 1/, 2/: slices of which none is over SLICE_MB (default 59)
+#   OUT    gets 0/, 1/, 2/: slices of which none is over SLICE_MB (default 61)
 #
 # kimisvc is built from HEAD, and its dependencies are fetched for PYTHON (default 3.12). The host
 # brings numpy and scipy. Packed archives are kept in OUT/made and not made again: remove what
@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 site=$(realpath "$1") debs=$(realpath "$2") model=$(realpath "$3")
 mkdir -p "$4"
 out=$(realpath "$4") root=$(cd "$here/../.." && pwd)
-python=${PYTHON:-3.12} slice=$((${SLICE_MB:-59} * 1000000)) pip=("$root/.venv/bin/python" -m pip)
+python=${PYTHON:-3.12} slice=$((${SLICE_MB:-61} * 1000000)) pip=("$root/.venv/bin/python" -m pip)
 made=$out/made
 mkdir -p "$made"
 scratch=$(mktemp -d /var/tmp/kimisvc-pack.XXXXXX)
@@ -47,8 +47,10 @@ mkdir -p "$made/wheels"
 if ! compgen -G "$made/wheels/click-*" >/dev/null; then
     grep -oP '^    "\K[^"]+(?=",$)' <(sed -n '/^dependencies/,/^]/p' "$root/pyproject.toml") |
         grep -vE '^(scipy|pystemd)' >"$scratch/needs"
+    echo lxml >>"$scratch/needs" # of pystemd, which is built there
     "${pip[@]}" download -q --only-binary=:all: --implementation cp --python-version "$python" \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
+        --platform manylinux_2_26_x86_64 --platform manylinux_2_27_x86_64 \
         --platform manylinux2014_x86_64 --platform manylinux_2_12_x86_64 \
         --platform manylinux1_x86_64 -d "$made/wheels" -r "$scratch/needs"
 fi
