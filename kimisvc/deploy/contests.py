@@ -1,8 +1,6 @@
-"""All profiles of a history held against its first one, for an overview.
+"""All profiles of a history held against the one measured first, for an overview.
 
-Only starts of the environment of the newest one are held against each other:
-another model, vLLM, GPU or prompt length would be compared, not the profile.
-Starts of one profile's name count together, whatever its generations changed.
+By the rules of `compare` (deploy/comparing.py), so that both say the same.
 """
 
 from __future__ import annotations
@@ -10,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.records import VerdictKind
+from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimisvc.deploy.history_rows import StartFigures
-    from kimisvc.measure.comparison import Comparison
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.comparing import Compared, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +22,7 @@ class Contest:
     """How one profile's speed compares with the base's, in figures and in words.
 
     `low` to `high` is the interval of `ratio`; `margin` is the share that nobody
-    would pay a load for; `starts` are the base's and the other's; `verdict` is that
-    of the other's newest start: what is fast and answers wrongly is not better.
+    would pay a load for; `starts` are the base's and the other's.
     """
 
     base: str
@@ -36,57 +33,58 @@ class Contest:
     margin: float
     starts: tuple[int, int]
     words: str
-    verdict: VerdictKind
+    notes: tuple[str, ...] = ()
     json: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Contests:
-    """The comparisons, and how many measured starts were of another environment."""
+    """The comparisons; and of each profile that could not be compared, why."""
 
     rows: tuple[Contest, ...] = ()
-    left_out: int = 0
+    apart: tuple[str, ...] = ()
 
 
-def contests(figures: Sequence[StartFigures]) -> Contests:
-    """Given the figures of starts, oldest first, hold each profile against the first.
+def contests(box: Box, names: Sequence[str]) -> Contests:
+    """Given a box and names of profiles, hold each against the one that was measured first.
 
-    Starts whose gate came to nothing are not among them: whether it was our
-    server that answered may be what was not known.
+    A history that cannot be read is left to be told by who reads it first.
     """
-    from kimisvc.measure.comparison import compare, start_figure
+    from kimisvc.deploy.comparing import held_together
+    from kimisvc.measure.comparison import MARGIN
 
-    sound = [f for f in figures if f.verdict is not VerdictKind.INCONCLUSIVE and min(f.runs) > 0]
-    if not sound:
-        return Contests()
-    alike = [f for f in sound if _environment(f) == _environment(sound[-1])]
-    by_profile: dict[str, list[StartFigures]] = {}
-    for one in alike:
-        by_profile.setdefault(one.profile, []).append(one)
-    sides = {name: [start_figure(f.runs) for f in own] for name, own in by_profile.items()}
-    base, *others = sides
-    rows = tuple(
-        _contest(base, by_profile[other][-1], compare(sides[base], sides[other]))
-        for other in others
-    )
-    return Contests(rows, len(sound) - len(alike))
-
-
-def _environment(figures: StartFigures) -> tuple[Any, ...]:
-    facts = figures.facts
-    tokens = facts.get("prompt_tokens") or figures.prompt_tokens
-    return figures.model, figures.vllm_version, facts.get("gpus"), tokens
+    sides = [_side(box, name) for name in names]
+    measured = sorted((s for s in sides if s.starts), key=lambda side: side.starts[0].sequence)
+    apart = [f"{side.asked}: no accepted start of it" for side in sides if not side.starts]
+    rows = []
+    for other in measured[1:]:
+        try:
+            found = held_together(measured[0], other, MARGIN)
+        except KimisvcError as error:
+            apart.append(error.message)
+        else:
+            rows.append(_contest(measured[0].asked, other.asked, found))
+    return Contests(tuple(rows), tuple(apart))
 
 
-def _contest(base: str, newest: StartFigures, comparison: Comparison) -> Contest:
+def _side(box: Box, name: str) -> Side:
+    """The starts of a profile as it was last; where no generation of it is left, all of its name."""
+    from kimisvc.deploy.comparing import Side, of_name
+
+    side = of_name(box, name)
+    if side is not None:
+        return side
+    starts = tuple(one for one in box.history.start_figures(name) if one.verdict.accepted)
+    note = f"{name}: no generation of it is left, so what it said is not known"
+    return Side(name, None, (), starts, (note,))
+
+
+def _contest(base: str, other: str, found: Compared) -> Contest:
     from kimisvc.measure.comparison import as_json, say
 
+    comparison = found.comparison
     return Contest(
-        base=base, other=newest.profile, ratio=comparison.ratio, low=comparison.low, high=comparison.high,
+        base=base, other=other, ratio=comparison.ratio, low=comparison.low, high=comparison.high,
         margin=comparison.margin, starts=comparison.starts, words=say(comparison),
-        verdict=newest.verdict,
-        json={
-            "base": base, "other": newest.profile, "gate": newest.verdict.value,
-            **as_json(comparison),
-        },
+        notes=found.notes, json={"base": base, "other": other, **as_json(comparison)},
     )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from kimisvc.deploy.history import (
     Accepted,
@@ -97,55 +98,63 @@ class Writer:
             self.history.add_canary(row)
 
 
+def box(history: History, instance: str = "kimi") -> Any:
+    """Given a history, return a box that has nothing else: its generations are gone."""
+    return SimpleNamespace(
+        history=history, layout=SimpleNamespace(instance=instance),
+        generations=SimpleNamespace(numbers=lambda: ()),
+    )  # fmt: skip
+
+
 def write(path: Path, canary_every: float = 6 * HOUR) -> History:
     """Given a path, write the history there and return it."""
     history = History(path)
-    box = Writer(history)
-    one = box.apply("baseline")
-    box.start("baseline", VerdictKind.PASS, "82 tok/s and over with confidence")
-    history.end_apply(one, box.now, "accepted", 0)
-    box.canaries("baseline", 20, canary_every)
-    box.start("baseline", VerdictKind.PASS, "over the goal of 80")
-    box.canaries("baseline", 15, canary_every)
-    two = box.apply("eagle3")
-    box.start("eagle3", VerdictKind.FAIL, f"golden question answered wrongly: {HOSTILE}")
-    history.add_rollback(RollbackRow(box.now, box.generation, 1, f"golden question: {HOSTILE}"))
-    history.end_apply(two, box.now, "rolled-back", 4)
-    box.generation = 1
-    box.start("baseline", VerdictKind.PASS, "over the goal of 80")
-    box.canaries("baseline", 10, canary_every)
-    box.now += 25 * DAY  # the box was off
-    box.kernel = "6.1.0-31-amd64"
-    box.start("baseline", VerdictKind.DEGRADED, "over the floor, under the goal", slower=0.95)
-    box.canaries("baseline", 4, canary_every)
-    box.generation = 2
-    three = box.apply("ll_ring")
-    box.start("ll_ring", VerdictKind.INCONCLUSIVE, "others used the server", spread=0.06)
-    box.start("ll_ring", VerdictKind.PASS, "over the goal of 80")
-    history.end_apply(three, box.now, "accepted", 0)
-    box.canaries("ll_ring", 12, canary_every)
-    right, box.now = box.now, 0.0  # a battery was empty: the clock began at 1970
-    box.canaries("ll_ring", 2, canary_every)
-    box.now = right + 2 * DAY
+    at = Writer(history)
+    one = at.apply("baseline")
+    at.start("baseline", VerdictKind.PASS, "82 tok/s and over with confidence")
+    history.end_apply(one, at.now, "accepted", 0)
+    at.canaries("baseline", 20, canary_every)
+    at.start("baseline", VerdictKind.PASS, "over the goal of 80")
+    at.canaries("baseline", 15, canary_every)
+    two = at.apply("eagle3")
+    at.start("eagle3", VerdictKind.FAIL, f"golden question answered wrongly: {HOSTILE}")
+    history.add_rollback(RollbackRow(at.now, at.generation, 1, f"golden question: {HOSTILE}"))
+    history.end_apply(two, at.now, "rolled-back", 4)
+    at.generation = 1
+    at.start("baseline", VerdictKind.PASS, "over the goal of 80")
+    at.canaries("baseline", 10, canary_every)
+    at.now += 25 * DAY  # the box was off
+    at.kernel = "6.1.0-31-amd64"
+    at.start("baseline", VerdictKind.DEGRADED, "over the floor, under the goal", slower=0.95)
+    at.canaries("baseline", 4, canary_every)
+    at.generation = 2
+    three = at.apply("ll_ring")
+    at.start("ll_ring", VerdictKind.INCONCLUSIVE, "others used the server", spread=0.06)
+    at.start("ll_ring", VerdictKind.PASS, "over the goal of 80")
+    history.end_apply(three, at.now, "accepted", 0)
+    at.canaries("ll_ring", 12, canary_every)
+    right, at.now = at.now, 0.0  # a battery was empty: the clock began at 1970
+    at.canaries("ll_ring", 2, canary_every)
+    at.now = right + 2 * DAY
     for _ in range(3):
-        box.start("ll_ring", VerdictKind.PASS, "over the goal of 80")
-        box.canaries("ll_ring", 9, canary_every)
-    four = box.apply("long_context")
-    box.start("long_context", VerdictKind.FAIL, "61 tok/s is under the floor of 70")
-    history.add_rollback(RollbackRow(box.now, box.generation, 3, "61 tok/s is under the floor"))
-    history.end_apply(four, box.now, "rolled-back", 4)
+        at.start("ll_ring", VerdictKind.PASS, "over the goal of 80")
+        at.canaries("ll_ring", 9, canary_every)
+    four = at.apply("long_context")
+    at.start("long_context", VerdictKind.FAIL, "61 tok/s is under the floor of 70")
+    history.add_rollback(RollbackRow(at.now, at.generation, 3, "61 tok/s is under the floor"))
+    history.end_apply(four, at.now, "rolled-back", 4)
     cut = GateRecord(
-        record="cut", generation=box.generation, profile="ll_ring", model="/srv/models/Kimi-K2.5",
-        invocation="cut", service_started_at=box.now, began_at=box.now,
+        record="cut", generation=at.generation, profile="ll_ring", model="/srv/models/Kimi-K2.5",
+        invocation="cut", service_started_at=at.now, began_at=at.now,
     )  # fmt: skip
     history.add_record(cut, Accepted.NO)
-    box.now += 2 * HOUR
-    box.generation = 3
-    box.start("ll_ring", VerdictKind.PASS, "over the goal of 80")
+    at.now += 2 * HOUR
+    at.generation = 3
+    at.start("ll_ring", VerdictKind.PASS, "over the goal of 80")
     for concurrency, rate in ((1, 82.0), (8, 540.0), (64, 2210.0)):
         history.add_bench(
-            BenchRow(box.now, f"i{box.count}", 3, "ll_ring", concurrency, 10 * concurrency, 0,
+            BenchRow(at.now, f"i{at.count}", 3, "ll_ring", concurrency, 10 * concurrency, 0,
                      rate, rate / 256, 210.0, 400.0, 12.2, 14.0, 12.1, 15.0)
         )  # fmt: skip
-    box.canaries("ll_ring", 30, canary_every)
+    at.canaries("ll_ring", 30, canary_every)
     return history

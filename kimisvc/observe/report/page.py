@@ -26,6 +26,7 @@ from kimisvc.records import VerdictKind
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from kimisvc.observe.report.axes import Scale
     from kimisvc.observe.report.story import Story
     from kimisvc.observe.report.tables import Table
 
@@ -50,7 +51,8 @@ def page(story: Story) -> str:
     from jinja2 import Environment, StrictUndefined
 
     shown = story.profiles[:MOST_PROFILES]
-    across, _ = frame(story)
+    scales = frame(story)
+    across = scales[0]
     rows = story.contests.rows[:MOST_CONTESTS]
     scale = reach(rows)
     first, last = story.moments()
@@ -63,7 +65,7 @@ def page(story: Story) -> str:
         period=f"{moment(first)} to {moment(last)}" if story.profiles else "",
         tiles=tiles(story),
         legend=[(kind.value, shape(kind, 8.0, 8.0)) for kind in VerdictKind],
-        speeds=[_of_profile(story, name, f"speed-{n}") for n, name in enumerate(shown)],
+        speeds=[_of_profile(story, name, scales, f"speed-{n}") for n, name in enumerate(shown)],
         hidden=len(story.profiles) - len(shown),
         loads=[
             Section(
@@ -73,7 +75,7 @@ def page(story: Story) -> str:
         ],
         gate=Section("Gate timeline", timeline(story, shown, across, "timeline"), (event_table(story),)),
         contests=[(row, drawing(row, scale)) for row in rows],
-        left_out=story.contests.left_out,
+        apart=[plain(text) for text in story.contests.apart[:MOST_CONTESTS]],
         benches=bench_table(story),
         environments=environment_table(story),
     )  # fmt: skip
@@ -99,10 +101,10 @@ def tiles(story: Story) -> list[tuple[str, str, str]]:
     return told
 
 
-def _of_profile(story: Story, profile: str, identity: str) -> Section:
+def _of_profile(story: Story, profile: str, scales: tuple[Scale, Scale], identity: str) -> Section:
     tables = (verdict_table(story, profile), canary_table(story, profile))
     return Section(
-        profile, speed_chart(story, profile, identity), tuple(t for t in tables if t.rows)
+        profile, speed_chart(story, profile, scales, identity), tuple(t for t in tables if t.rows)
     )
 
 

@@ -56,9 +56,9 @@ def frame(story: Story) -> tuple[Scale, Scale]:
     )
 
 
-def speed_chart(story: Story, profile: str, identity: str) -> Markup:
-    """Given a story and one of its profiles, return its chart of speed."""
-    across, up = frame(story)
+def speed_chart(story: Story, profile: str, scales: tuple[Scale, Scale], identity: str) -> Markup:
+    """Given a story, one of its profiles and the scales of all, return its chart of speed."""
+    across, up = scales
     all_of_it = [v for v in story.verdicts if v.profile == profile]
     verdicts = [v for v in all_of_it if v.decode_tok_s][-MOST_MARKS:]
     canaries = [c for c in story.canaries if c.profile == profile]

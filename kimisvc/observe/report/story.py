@@ -14,11 +14,11 @@ from kimisvc.records import Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimisvc.deploy.box import Box
     from kimisvc.deploy.history import (
         ApplyRow,
         BenchRow,
         CanaryRow,
-        History,
         RollbackRow,
         StartRow,
         VerdictRow,
@@ -55,12 +55,13 @@ class Story:
         return (min(placed), max(placed)) if placed else (self.made_at, self.made_at)
 
 
-def read_story(history: History, instance: str, which: Which, now: float | None = None) -> Story:
-    """Given a history and which of its rows, return the story. Raise KimisvcError if unreadable.
+def read_story(box: Box, which: Which, now: float | None = None) -> Story:
+    """Given a box and which rows of its history, return the story. Raise KimisvcError if unreadable.
 
-    `now` is Unix time, of this moment where it is not given.
+    Profiles are compared by all of their history. `now` is Unix time, of this moment where it is not given.
     """
     made_at = time.time() if now is None else now
+    history = box.history
     few = replace(which, limit=MOST_EVENTS)
     starts = tuple(replace(r, profile=plain(r.profile)) for r in reversed(history.find_starts(few)))
     verdicts = tuple(
@@ -72,7 +73,7 @@ def read_story(history: History, instance: str, which: Which, now: float | None 
     )  # fmt: skip
     canaries = history.find_canaries(replace(which, limit=MOST_CANARIES))
     story = Story(
-        instance=instance,
+        instance=box.layout.instance,
         made_at=made_at,
         clock=Clock((), made_at),
         profiles=(),
@@ -84,15 +85,12 @@ def read_story(history: History, instance: str, which: Which, now: float | None 
         ),
         canaries=tuple(replace(row, profile=plain(row.profile)) for row in reversed(canaries)),
         benches=tuple(reversed(history.find_benches(few))),
-        contests=contests(
-            [
-                replace(figures, profile=plain(figures.profile))
-                for figures in history.start_figures(which.profile, which.generation)
-                if which.since is None or figures.started_at >= which.since
-            ]
-        ),
+        contests=Contests(),
     )
-    return replace(story, clock=Clock(_events(story), made_at), profiles=_profiles(story))
+    names = _profiles(story)
+    return replace(
+        story, clock=Clock(_events(story), made_at), profiles=names, contests=contests(box, names)
+    )
 
 
 def _events(story: Story) -> list[tuple[int, float]]:

@@ -46,12 +46,8 @@ def rows(story: Story, ramp: Ramp) -> list[tuple[str, ...]]:
 
 def remarks(story: Story) -> list[str]:
     """Given a story, return what is said below the rows, a line each."""
-    lines = [
-        f"{row.other} (newest gate: {row.verdict.value}) against {row.base}: {row.words}"
-        for row in story.contests.rows
-    ]
-    if story.contests.left_out:
-        lines.append(f"{story.contests.left_out} starts of another environment are not compared")
+    lines = [f"{row.other} against {row.base}: {row.words}" for row in story.contests.rows]
+    lines += [f"not compared: {text}" for text in story.contests.apart]
     if story.rollbacks:
         row = story.rollbacks[-1]
         to = f"to {row.to_generation}" if row.to_generation else "nothing restored"
@@ -68,7 +64,7 @@ def as_json(story: Story) -> dict[str, Any]:
         "instance": story.instance,
         "profiles": [_profile_json(story, name) for name in story.profiles],
         "comparisons": [dict(row.json) for row in story.contests.rows],
-        "not_compared": story.contests.left_out,
+        "not_compared": list(story.contests.apart),
         "rollbacks": len(story.rollbacks),
     }
 

@@ -48,7 +48,7 @@ CONTRAST = """
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     path = tmp_path_factory.mktemp("history") / "history.sqlite"
     now = long_history.BEGAN + 200 * long_history.DAY
-    return read_story(long_history.write(path, 86400.0), "kimi", Which(), now)
+    return read_story(long_history.box(long_history.write(path, 86400.0)), Which(), now)
 
 
 @pytest.fixture(scope="module")
