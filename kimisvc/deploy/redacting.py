@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.record import printable
 from kimisvc.errors import KimisvcError
+from kimisvc.host.journal import LOOK_BACK, cause
 from kimisvc.profile.secret_signs import secrets_held, secrets_named
 from kimisvc.redaction import Redactor
 
@@ -57,9 +58,9 @@ def of_box(box: Box) -> Redactor:
 
 
 def last_words(box: Box, unit: UnitState) -> str:
-    """Given a unit, return the last words of its start, fit to be kept; empty if it said nothing."""
-    words = box.journal.tail(unit.name, unit.invocation_id, 1)
-    return of_box(box)(printable(words[-1].strip())) if words else ""
+    """Given a unit, return why its start ended in its own words, fit to be kept; "" if it is silent."""
+    words = box.journal.tail(unit.name, unit.invocation_id, LOOK_BACK)
+    return of_box(box)(printable(cause(words)))
 
 
 def redacted_proof(proof: Proof, redact: Callable[[str], str]) -> Proof:

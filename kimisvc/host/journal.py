@@ -14,6 +14,10 @@ import json
 import re
 import subprocess
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TIMEOUT = 10.0
 AT_ONCE = 2000
@@ -156,10 +160,15 @@ def load_progress(
 
 _ERROR = re.compile(
     r"\b(ERROR|CRITICAL|FATAL)\b|NCCL WARN|\b\w*(Error|Exception)\b\s*(:|$)|out of memory"
-    r"|error: |Killed|core dumped"
+    r"|error: |Killed|core dumped|Value error, "
 )
-_FRAME = re.compile(r"\s|Traceback \(most recent|$")
-"""The lines of a traceback that are not its last: indented, or its head."""
+_FRAME = re.compile(r"(?!\s+Value error, )(\s|Traceback \(most recent|$)")
+"""The lines of a traceback that are not its last: indented, or its head. Pydantic indents its words."""
+_ELSEWHERE = re.compile(
+    r"See (root cause|stack trace)|(failed to start|output_handler failed)\.$|^Process \S+:$"
+)
+"""What vLLM prints on its way out when another of its processes has said why."""
+_NCCL_WARN, _NCCL_ERROR = "NCCL WARN", "NCCL error"
 _PREFIX = re.compile(
     r"(\(\S+( \S+)*\) )?((?P<level>[A-Z]+) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?"
 )
@@ -183,3 +192,20 @@ def last_words(lines: list[str], count: int) -> tuple[str, ...]:
         if level not in _NO_ERROR and _ERROR.search(line) and not _FRAME.match(bare):
             errors.setdefault(bare, line)
     return tuple(list(errors.values() or told)[-count:]) if count > 0 else ()
+
+
+def cause(words: Sequence[str]) -> str:
+    """Given the last words of a start, return those that say why it ended; "" if there are none.
+
+    vLLM's API server ends with "See root cause above", and above it others have
+    pointed to a worker; that one's own are taken. An error of NCCL names no
+    reason: its first warning does, where NCCL_DEBUG lets it speak.
+    """
+    telling = [line for line in words if not _ELSEWHERE.search(line)] or list(words)
+    if not telling:
+        return ""
+    last = telling[-1].strip()
+    warning = next((line for line in words if _NCCL_WARN in line), "")
+    if _NCCL_ERROR not in last or not warning:
+        return last
+    return f"{warning[warning.index(_NCCL_WARN) :].strip()}; {last}"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kimisvc.host.journal import (
     Journal,
     ShardProgress,
+    cause,
     last_words,
     load_progress,
     message_text,
@@ -190,6 +191,61 @@ def test_warnings_and_no_words_at_all() -> None:
     assert last_words([warning, "ValueError: bad option"], 5) == ("ValueError: bad option",)
     assert last_words([], 5) == ()
     assert last_words(["a"], 0) == ()
+
+
+# ------------------------------------------------------------------ the cause
+
+IN_WORKER = "(Worker pid=61) ERROR 11-30 03:57:42 [multiproc_executor.py:870] "
+IN_ENGINE = "(EngineCore pid=50) ERROR 11-30 03:57:45 [core.py:1100] "
+POINTING = [
+    f"{IN_ENGINE}EngineCore failed to start.",
+    f"{IN_ENGINE}Traceback (most recent call last):",
+    (
+        f"{IN_ENGINE}Exception: WorkerProc initialization failed due to an exception in a background"
+        " process. See stack trace for root cause."
+    ),
+    "(EngineCore pid=50) Process EngineCore:",
+    (
+        "(APIServer pid=70) RuntimeError: Engine core initialization failed. See root cause above."
+        " Failed core proc(s): {}"
+    ),
+]
+"""How vLLM ends when a worker cannot start (0.15 to 0.33, multiproc_executor.py, core.py, utils.py)."""
+
+
+def test_the_cause_is_what_the_worker_said_and_not_who_points_to_it() -> None:
+    words = f"{IN_WORKER}RuntimeError: CUDA error: out of memory"
+    lines = [f"{IN_WORKER}WorkerProc failed to start.", words, *POINTING]
+    assert cause(last_words(lines, 400)) == words
+
+
+def test_an_error_of_nccl_comes_with_its_first_warning() -> None:
+    lines = [
+        'vm:61:61 [0] graph/tuning.cc:72 NCCL WARN no protocol "XYZ"',
+        "vm:61:61 [0] init.cc:999 NCCL WARN and so it goes on",
+        f"{IN_WORKER}RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)",
+        *POINTING,
+    ]
+    assert cause(last_words(lines, 400)) == (
+        'NCCL WARN no protocol "XYZ"; (Worker pid=61) ERROR 11-30 03:57:42'
+        " [multiproc_executor.py:870] RuntimeError: NCCL error: invalid usage (run with"
+        " NCCL_DEBUG=WARN for details)"
+    )
+
+
+def test_a_refused_setting_is_told_with_what_is_wrong_with_it() -> None:
+    lines = [
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig",
+        "  Value error, invalid literal for int() with base 10: 'XYZ' [type=value_error]",
+        "    For further information visit https://errors.pydantic.dev/2.14/v/value_error",
+    ]
+    assert cause(last_words(lines, 400)) == lines[1].strip()
+
+
+def test_who_only_points_elsewhere_is_better_than_nobody() -> None:
+    assert cause(last_words(POINTING, 400)) == POINTING[-1]
+    assert cause(last_words(["a", "b"], 400)) == "b"
+    assert cause(()) == ""
 
 
 # ------------------------------------------------------------------ the door
