@@ -101,10 +101,10 @@ class HistoryFile:
         return db
 
     def _migrate(self, db: sqlite3.Connection) -> None:
-        for step in STEPS[self._version(db) :]:
+        for version, step in enumerate(STEPS[self._version(db) :], self._version(db) + 1):
             for statement in statements(step):
                 db.execute(statement)
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            db.execute(f"PRAGMA user_version = {version}")
 
     def _version(self, db: sqlite3.Connection) -> int:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])

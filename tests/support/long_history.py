@@ -22,6 +22,8 @@ from kimisvc.records import Interval, Proof, Sample, Verdict, VerdictKind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kimisvc.deploy.history_rows import Facts
+
 HOUR, DAY = 3600.0, 86400.0
 BEGAN = 1_769_900_000.0
 """2026-01-31."""
@@ -62,7 +64,7 @@ class Writer:
                 0.21, middle * 1.002,
             ),
         )  # fmt: skip
-        facts = {
+        facts: Facts = {
             "kimisvc": "0.1.0", "vllm": self.vllm, "systemd": "252", "kernel": self.kernel,
             "host": "box1", "driver": "580.159.04", "gpus": ["NVIDIA H200"] * 8,
             "prompt_tokens": 128, "max_tokens": 256,

@@ -104,6 +104,9 @@ def _events(story: Story) -> list[tuple[int, float]]:
 
 def _profiles(story: Story) -> tuple[str, ...]:
     newest: dict[str, int] = {}
-    for row in (*story.starts, *story.verdicts, *story.canaries):
+    rows: tuple[StartRow | VerdictRow | CanaryRow, ...] = (
+        *story.starts, *story.verdicts, *story.canaries,
+    )  # fmt: skip
+    for row in rows:
         newest[row.profile] = max(newest.get(row.profile, 0), row.sequence)
     return tuple(sorted(newest, key=lambda name: -newest[name]))

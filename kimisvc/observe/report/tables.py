@@ -145,7 +145,7 @@ def environment_table(story: Story) -> Table:
     before: StartRow | None = None
     for row in story.starts:
         changed = [
-            Cell(_fact(row, name), "changed" if _differs(row, before, name) else "")
+            Cell(_fact(row, name), "changed" if _differs(row, before, name) else "fact")
             for name in FACTS
         ]
         cells.append((Cell(moment(row.started_at), "when"), Cell(str(row.generation), "figure"),

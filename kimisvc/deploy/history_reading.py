@@ -1,0 +1,154 @@
+"""Reads the history of one instance: rows by filters, newest first, and figures of starts."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from kimisvc.deploy.history_file import HistoryFile
+from kimisvc.deploy.history_queries import (
+    APPLY,
+    BENCH,
+    CANARY,
+    FIGURES,
+    OF_PROFILE,
+    ROLLBACK,
+    START,
+    VERDICT,
+)
+from kimisvc.deploy.history_rows import (
+    ApplyRow,
+    BenchRow,
+    CanaryRow,
+    RollbackRow,
+    StartFigures,
+    StartRow,
+    VerdictRow,
+    Which,
+    apply_row,
+    bench_row,
+    canary_row,
+    figures_of,
+    start_row,
+    verdict_row,
+)
+from kimisvc.deploy.history_schema import NEXT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Reading:
+    """What can be asked of one history file. Every method raises KimisvcError if it is unusable."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = HistoryFile(path)
+
+    def sequence(self) -> int:
+        """Return the sequence of the newest event, 0 before the first; what comes is greater."""
+        rows = self._file.select(f"SELECT {NEXT} - 1")
+        return int(rows[0][0]) if rows else 0
+
+    def verdicts(self, after: int = 0, limit: int = 1000) -> tuple[VerdictRow, ...]:
+        """Given a sequence, return the verdicts that came after it, newest first."""
+        return self.find_verdicts(Which(after=after, limit=limit))
+
+    def starts(self, limit: int = 1000) -> tuple[StartRow, ...]:
+        """Return the newest starts, newest first."""
+        return self.find_starts(Which(limit=limit))
+
+    def start(self, invocation: str) -> StartRow | None:
+        """Given an invocation, return its start; None if no gate has told of it."""
+        rows = self._file.select(f"{START} WHERE invocation = ?", (invocation,))
+        return start_row(rows[0]) if rows else None
+
+    def applies(self, limit: int = 1000) -> tuple[ApplyRow, ...]:
+        """Return the newest applies, newest first."""
+        return self.find_applies(Which(limit=limit))
+
+    def rollbacks(self, after: int = 0, limit: int = 1000) -> tuple[RollbackRow, ...]:
+        """Given a sequence, return the rollbacks that came after it, newest first."""
+        return self.find_rollbacks(Which(after=after, limit=limit))
+
+    def canaries(self, after: int = 0, limit: int = 1000) -> tuple[CanaryRow, ...]:
+        """Given a sequence, return the canaries that came after it, newest first."""
+        return self.find_canaries(Which(after=after, limit=limit))
+
+    def benches(self, after: int = 0, limit: int = 1000) -> tuple[BenchRow, ...]:
+        """Given a sequence, return the benches that came after it, newest first."""
+        return self.find_benches(Which(after=after, limit=limit))
+
+    def find_starts(self, which: Which) -> tuple[StartRow, ...]:
+        """Return those of the starts, newest first."""
+        return tuple(map(start_row, self._find(START, which, at="started_at")))
+
+    def find_verdicts(self, which: Which) -> tuple[VerdictRow, ...]:
+        """Return those of the verdicts, newest first."""
+        return tuple(map(verdict_row, self._find(VERDICT, which)))
+
+    def find_applies(self, which: Which) -> tuple[ApplyRow, ...]:
+        """Return those of the applies, newest first."""
+        return tuple(map(apply_row, self._find(APPLY, which)))
+
+    def find_canaries(self, which: Which) -> tuple[CanaryRow, ...]:
+        """Return those of the canaries, newest first."""
+        return tuple(map(canary_row, self._find(CANARY, which)))
+
+    def find_benches(self, which: Which) -> tuple[BenchRow, ...]:
+        """Return those of the benches, newest first."""
+        return tuple(map(bench_row, self._find(BENCH, which)))
+
+    def find_rollbacks(self, which: Which) -> tuple[RollbackRow, ...]:
+        """Return those of the rollbacks, newest first: from or to the generation, off the profile."""
+        where, values = ["sequence > ?"], [which.after]
+        for text, value, times in (
+            ("? IN (from_generation, to_generation)", which.generation, 1),
+            (OF_PROFILE, which.profile, 2),
+            ("at >= ?", which.since, 1),
+        ):
+            if value is not None:
+                where.append(text)
+                values.extend([value] * times)  # type: ignore[list-item]  # bound by SQLite, of any kind
+        return tuple(
+            RollbackRow(*row) for row in self._ordered(ROLLBACK, where, values, which.limit)
+        )
+
+    def start_figures(
+        self, profile: str | None = None, generation: int | None = None
+    ) -> tuple[StartFigures, ...]:
+        """Given a profile's name or a generation (or neither: all), return its measured starts.
+
+        Oldest first. A start whose newest verdict has no sample is not among
+        them; whether that verdict was good is told, not judged.
+        """
+        rows = self._file.select(FIGURES, (profile, generation))
+        return tuple(figures_of(list(runs)) for _, runs in groupby(rows, key=lambda row: row[:9]))
+
+    def loads(self, model: str) -> tuple[float, ...]:
+        """Given a model, return how long its last five loads took (s), newest first."""
+        rows = self._file.select(
+            "SELECT load_s FROM starts WHERE model = ? AND load_s IS NOT NULL"
+            " ORDER BY sequence DESC, rowid DESC LIMIT 5",
+            (model,),
+        )
+        return tuple(row[0] for row in rows)
+
+    def expected_load(self, model: str) -> float:
+        """Given a model, return the median of its last five loads (s); 0 if it was never seen."""
+        loads = self.loads(model)
+        return statistics.median(loads) if loads else 0.0
+
+    def _find(self, query: str, which: Which, at: str = "at") -> list[Any]:
+        narrowed = {
+            "sequence > ?": which.after, "profile = ?": which.profile,
+            "generation = ?": which.generation, f"{at} >= ?": which.since,
+        }  # fmt: skip
+        given = {text: value for text, value in narrowed.items() if value is not None}
+        return self._ordered(query, list(given), list(given.values()), which.limit)
+
+    def _ordered(self, query: str, where: list[str], values: list[Any], limit: int) -> list[Any]:
+        return self._file.select(
+            f"{query} WHERE {' AND '.join(where)} ORDER BY sequence DESC, rowid DESC LIMIT ?",
+            (*values, limit),
+        )
