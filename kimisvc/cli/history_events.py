@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.cli.history import What
-from kimisvc.cli.output import span, speed, verdict_json
+from kimisvc.cli.output import LAST, span, speed, verdict_json
 from kimisvc.deploy.record import printable
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ def as_csv(happened: list[Event]) -> str:
     writer = csv.DictWriter(text, COLUMNS, dialect="excel", restval="", extrasaction="raise")
     writer.writeheader()
     for event in happened:
-        at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds")
+        at = datetime.fromtimestamp(min(max(event.at, 0.0), LAST), UTC).isoformat(
+            timespec="seconds"
+        )
         cells = {"sequence": event.sequence, "at": at, "what": event.what,
                  "generation": event.generation, **event.cells}  # fmt: skip
         writer.writerow({name: _cell(value) for name, value in cells.items()})

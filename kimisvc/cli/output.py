@@ -110,9 +110,13 @@ def canary_words(row: CanaryRow) -> str:
     return f"{what} {row.decode_tok_s:.4g} tok/s{interval}{ttft}"
 
 
+LAST = 253_370_764_800.0
+"""The first moment of the year 9999; what a broken record dates later is written as that."""
+
+
 def moment(at: float) -> str:
     """Given a moment, return it in local time, as ISO 8601 to the second."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(min(max(at, 0.0), LAST)))
 
 
 def span(seconds: float) -> str:

@@ -166,6 +166,15 @@ def test_prune_says_what_it_took(call: Callable[..., str], kept: History) -> Non
     assert json.loads(call("prune", "--keep", "90d", "--json"))["canaries"] == 0
 
 
+@pytest.mark.parametrize("form", [(), ("--csv",), ("--json",)])
+def test_a_moment_that_no_calendar_has_breaks_nothing(
+    call: Callable[..., str], kept: History, form: tuple[str, ...]
+) -> None:
+    for at in (9e15, -9e15):
+        kept.add_rollback(RollbackRow(at, 2, 1, "dated by a broken record"))
+    assert "dated by a broken record" in call(*form)
+
+
 def test_help_of_both() -> None:
     assert main(["history", "--help"]) == main(["history", "prune", "--help"]) == 0
 

@@ -25,6 +25,7 @@ class Clock:
 
     def __init__(self, events: Iterable[tuple[int, float]], now: float) -> None:
         """Given all events as (sequence, moment), in any order, and what time it is, be ready."""
+        self._now = now
         believable = sorted(event for event in events if EARLIEST <= event[1] <= now + DAY)
         trusted = _longest_run(believable)
         self._sequences = [sequence for sequence, _ in trusted]
@@ -33,7 +34,7 @@ class Clock:
     def place(self, sequence: int, at: float) -> float:
         """Given an event, return the moment it is drawn at: its own, or its neighbour's."""
         if not self._moments:
-            return at
+            return self._now  # no clock is believed: all stand together
         before = bisect_right(self._sequences, sequence) - 1
         after = bisect_left(self._sequences, sequence)
         low = self._moments[before] if before >= 0 else float("-inf")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 LONGEST = 400
 """Characters of a text from outside that the report shows."""
+LAST = 253_370_764_800.0
+"""The first moment of the year 9999; what a broken record dates later is written as that."""
 TENTHS_BELOW = 10.0
 """Below this many seconds a tenth of one matters."""
 
@@ -27,7 +29,7 @@ def plain(text: str) -> str:
 
 def moment(at: float) -> str:
     """Given a moment, return it in local time to the minute."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(min(max(at, 0.0), LAST)))
 
 
 def span(seconds: float) -> str:

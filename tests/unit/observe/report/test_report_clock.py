@@ -41,8 +41,8 @@ def test_a_start_that_is_kept_after_its_load_stays_where_it_began() -> None:
     assert placed([AT, AT + 2200, AT + 30, AT + 2300]) == [AT, AT + 2200, AT + 30, AT + 2300]
 
 
-def test_nothing_believable_is_left_alone() -> None:
-    assert placed([3.0, 1.0]) == [3.0, 1.0]
+def test_where_nothing_is_believable_all_stands_at_now() -> None:
+    assert placed([3.0, 1.0, 9e15]) == [NOW, NOW, NOW]
     assert placed([]) == []
 
 

@@ -166,6 +166,14 @@ def test_an_empty_history_and_one_without_figures_have_a_page(tmp_path: Path) ->
     harmless(page(read_story(long_history.box(box.history), Which(), NOW)))
 
 
+def test_moments_that_no_calendar_has_break_nothing(tmp_path: Path) -> None:
+    box = long_history.Writer(History(tmp_path / "one.sqlite"))
+    for box.now in (9e15, -9e15, 1e300):
+        box.start("p", VerdictKind.PASS, "good")
+        box.canaries("p", 1)
+    harmless(page(read_story(long_history.box(box.history), Which(), NOW)))
+
+
 def test_the_page_is_bounded_whatever_the_history_holds(story: Story) -> None:
     reason = Verdict(VerdictKind.FAIL, "x" * 400)
     rows = [
