@@ -62,6 +62,10 @@ def contests(box: Box, names: Sequence[str]) -> Contests:
             found = held_together(measured[0], other, MARGIN)
         except KimisvcError as error:
             apart.append(error.message)
+        except ValueError:  # what a gate handed over need not be a speed
+            apart.append(
+                f"{other.asked}: its figures, or those of {measured[0].asked}, are no speeds"
+            )
         else:
             rows.append(_contest(measured[0].asked, other.asked, found))
     return Contests(tuple(rows), tuple(apart))

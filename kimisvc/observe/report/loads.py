@@ -37,7 +37,7 @@ def load_chart(story: Story, model: str, across: Scale, identity: str) -> Markup
     """Given a story, one of its models and the scale of time, return its chart of loads."""
     starts = [row for row in story.starts if row.model == model][-MOST_MARKS:]
     loads = [row.load_s for row in starts if row.load_s is not None]
-    longest = max(loads, default=1.0)
+    longest = max([1.0, *loads])
     unit, name = (MINUTE, "minutes") if longest > LONG else (1.0, "seconds")
     across = Scale(across.low, across.high, LEFT, WIDTH - RIGHT)
     up = Scale(0.0, longest * 1.1 / unit, BOTTOM, TOP)

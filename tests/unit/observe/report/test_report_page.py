@@ -166,6 +166,18 @@ def test_an_empty_history_and_one_without_figures_have_a_page(tmp_path: Path) ->
     harmless(page(read_story(long_history.box(box.history), Which(), NOW)))
 
 
+def test_figures_that_are_no_speeds_break_nothing(tmp_path: Path) -> None:
+    box = long_history.Writer(History(tmp_path / "one.sqlite"))
+    for profile, slower in (("one", 1.0), ("two", 0.0), ("three", -1e13), ("four", 1e13)):
+        box.start(profile, VerdictKind.PASS, "good", slower=slower)
+    with box.history._writing() as db:  # noqa: SLF001 - as a broken record may have it
+        db.execute("UPDATE starts SET load_s = 0")
+    story = read_story(long_history.box(box.history), Which(), NOW)
+    assert {row.other for row in story.contests.rows} == {"four"}
+    assert len(story.contests.apart) == 2
+    harmless(page(story))
+
+
 def test_moments_that_no_calendar_has_break_nothing(tmp_path: Path) -> None:
     box = long_history.Writer(History(tmp_path / "one.sqlite"))
     for box.now in (9e15, -9e15, 1e300):
