@@ -13,6 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+MIB, GIB = 1 << 20, 1 << 30
+"""Bytes in a mebibyte and a gibibyte."""
+
 # --------------------------------------------------------------------- problems
 
 
@@ -134,11 +137,16 @@ class ProbeSettings:
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """[gate]: what a start has to prove. No target means: speed is reported, not judged."""
+    """[gate]: what a start has to prove. No target means: speed is reported, not judged.
+
+    `throughput_tok_s`: a floor for `throughput_concurrency` streams together.
+    """
 
     decode_tok_s: SpeedTarget | None = None
     max_ttft: float | None = None
     require_reasoning: bool = False
+    throughput_tok_s: float | None = None
+    throughput_concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,6 +474,8 @@ class Proof:
 
 SPARE_TRIES = 5
 """Repeats of a disturbed probe request for which every deadline of the gate leaves room."""
+ROUNDS_AT_ONCE = 3
+"""Rounds in which the throughput of many streams is measured; an interval needs two at least."""
 IDLE_PATIENCE = 30.0
 """How long a probe request may wait for other requests to end (s)."""
 

@@ -19,7 +19,10 @@ from kimisvc.measure.gate_rule import decide, speed_interval
 from kimisvc.measure.outcome import RESPONSES, Broken, Trouble, verdict_of
 from kimisvc.measure.probe import PATH, Request, World, ask, play
 from kimisvc.measure.prompts import fresh_prompt
+from kimisvc.measure.throughput import AtOnce, rounds
+from kimisvc.measure.throughput import judge as judge_at_once
 from kimisvc.records import (
+    ROUNDS_AT_ONCE,
     SPARE_TRIES,
     GoldenResult,
     Phase,
@@ -80,6 +83,8 @@ def budget(profile: Profile) -> float:
     """Given a profile, return how long proving a start may take at most, once it is ready (s)."""
     asked = len(golden_rules.questions(profile.golden, profile.gate))
     requests = profile.probe.warmup + asked + profile.probe.max_runs + SPARE_TRIES
+    if profile.gate.throughput_tok_s is not None:
+        requests += ROUNDS_AT_ONCE + 1
     return requests * profile.probe.timeout
 
 
@@ -107,7 +112,10 @@ def prove(
     verdict = _ask_questions(bench, results, thrown)
     if verdict is not None:
         return Proof(verdict, golden=tuple(results), notes=_repeats(thrown))
-    return replace(_probe(bench, thrown), golden=tuple(results))
+    proof = _probe(bench, thrown)
+    if proof.verdict.kind.accepted:
+        proof = _at_once(bench, proof)
+    return replace(proof, golden=tuple(results))
 
 
 def measure(
@@ -188,6 +196,25 @@ def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
         engine_decode_tok_s=engine,
         notes=(*_cross_check(samples, engine), *_repeats(thrown)),
     )
+
+
+def _at_once(bench: Bench, proof: Proof) -> Proof:
+    """Given what one stream proved, measure many where that is asked for, and judge both."""
+    floor, streams = bench.profile.gate.throughput_tok_s, bench.profile.gate.throughput_concurrency
+    if floor is None or streams is None:
+        return proof
+
+    def told(done: int) -> None:
+        bench.report(Phase.PROBING, f"{streams} streams at once", done, ROUNDS_AT_ONCE)
+
+    speeds = rounds(bench.world, partial(_request, bench), streams, told)
+    if isinstance(speeds, Broken):
+        why = verdict_of(speeds, bench.profile.gate)
+        return replace(proof, verdict=replace(why, reason=f"{streams} at once: {why.reason}"))
+    found = judge_at_once(speeds, AtOnce(floor, streams))
+    if found.kind is VerdictKind.PASS:
+        return replace(proof, notes=(*proof.notes, found.reason))
+    return replace(proof, verdict=found)
 
 
 def _ask(bench: Bench, question: GoldenQuestion) -> Answered | Broken:

@@ -107,6 +107,18 @@ def _context_length(profile: Profile) -> Iterator[Finding]:
         )
 
 
+def _throughput(profile: Profile) -> Iterator[Finding]:
+    speed, streams = profile.gate.throughput_tok_s, profile.gate.throughput_concurrency
+    keys = (("gate", "throughput_tok_s"), ("gate", "throughput_concurrency"))
+    if (speed is None) != (streams is None):
+        here, missing = keys if streams is None else reversed(keys)
+        yield Finding(
+            here,
+            f"says nothing without {missing[1]}: a throughput is one of so many streams at once."
+            f" Add {missing[1]}, or leave it out",
+        )
+
+
 def _ready_timeout(profile: Profile) -> Iterator[Finding]:
     written = profile.env.get("VLLM_ENGINE_READY_TIMEOUT_S")
     if written is None:
@@ -137,6 +149,7 @@ def _open_host(profile: Profile) -> Iterator[Finding]:
 RULES: tuple[Rule, ...] = (
     Rule((("probe", "min_runs"), ("probe", "max_runs")), _runs),
     Rule((("service", "instance"),), _instance_name),
+    Rule((("gate", "throughput_tok_s"), ("gate", "throughput_concurrency")), _throughput),
     Rule((("vllm", "port"),), _low_port),
     Rule((("vllm", "host"), ("service", "secrets_file")), _open_host),
     Rule((("golden",),), _golden_patterns),

@@ -200,6 +200,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("gate", "require_reasoning", Kind.FLAG, "the answer must carry reasoning", "true",
             default=False,
             becomes="read by the gate"),
+    Setting("gate", "throughput_tok_s", NUMBER,
+            "least throughput of many streams together; needs throughput_concurrency", "900",
+            unit="tokens per second", low=0.01, high=100_000,
+            becomes="read by the gate"),
+    Setting("gate", "throughput_concurrency", INTEGER,
+            "how many streams at once throughput_tok_s is meant for", "64", low=2, high=512,
+            becomes="read by the gate"),
     # ------------------------------------------------------------ table golden
     Setting("golden", "prompt", TEXT, "a question", '"What is the capital of France?"',
             required=True,

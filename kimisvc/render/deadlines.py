@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.records import IDLE_PATIENCE, SPARE_TRIES
+from kimisvc.records import IDLE_PATIENCE, ROUNDS_AT_ONCE, SPARE_TRIES
 
 if TYPE_CHECKING:
     from kimisvc.records import Profile
@@ -52,6 +52,7 @@ class Deadlines:
         one_try = load + math.ceil(service.restart_delay) + stop + MARGIN
         # One question more than written: where reasoning is required, the gate asks one itself.
         requests = probe.warmup + len(profile.golden) + 1 + probe.max_runs + SPARE_TRIES
+        requests += at_once(profile)
         proof = requests * math.ceil(probe.timeout + IDLE_PATIENCE)
         return cls(
             load=load,
@@ -65,6 +66,11 @@ class Deadlines:
             # It begins no request once it has taken as long as one may take.
             canary=2 * math.ceil(probe.timeout + IDLE_PATIENCE) + MARGIN,
         )
+
+
+def at_once(profile: Profile) -> int:
+    """Given a profile, return how many rounds of requests at once its gate plays, one to warm up."""
+    return ROUNDS_AT_ONCE + 1 if profile.gate.throughput_tok_s is not None else 0
 
 
 def span(seconds: float) -> str:

@@ -73,7 +73,11 @@ def render(
 
 def gate_settings(profile: Profile) -> str:
     """Given a profile, return a digest of all that the gate asks; it changes when that does."""
-    settings = (asdict(profile.probe), asdict(profile.gate), [asdict(q) for q in profile.golden])
+    gate = asdict(profile.gate)
+    for key in ("throughput_tok_s", "throughput_concurrency"):
+        if gate[key] is None:
+            del gate[key]  # younger than units that are installed: unset, they change none of them
+    settings = (asdict(profile.probe), gate, [asdict(q) for q in profile.golden])
     text = json.dumps(settings, sort_keys=True, default=lambda enum: enum.value)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 

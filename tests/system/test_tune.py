@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.system
 
+INSTALLED = "/opt/kimisvc/demo/kimisvc"
+"""Frozen for the test: it may be built anew beside it."""
 UNDER, OVER = 40.0, 200.0
 """Speeds of stand-ins (tok/s), far from the target of their profiles, which is >60~100."""
 NO_GATE = {"decode_tok_s": ">1"}
@@ -192,7 +194,7 @@ def test_explore_finds_the_faster_and_says_so(stage: Stage) -> None:
 
 
 def test_killed_and_rebooted_it_goes_on(another: Box) -> None:
-    another.start()
+    another.start("--freeze", INSTALLED)
     set_the_stage(another)
     stage = Stage(another, "again")
     slow = stage.profile("slow", {"decode_tok_s": UNDER, "load_seconds": 3.0}, gate=NO_GATE)

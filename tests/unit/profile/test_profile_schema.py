@@ -25,6 +25,7 @@ FILE = TOP / "docs" / "profile.schema.json"
 BEYOND = {
     # what no schema of one file can say, and why
     "context_too_short": "two keys together",
+    "throughput_alone": "two keys together",
     "extends_a_folder": "another file",
     "extends_a_file_with_problems": "another file",
     "extends_and_contradicts": "another file",

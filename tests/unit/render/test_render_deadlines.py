@@ -41,7 +41,11 @@ profiles = st.builds(
         max_runs=st.integers(1, 100),
         timeout=st.floats(1, 3600),
     ),
-    gate=st.builds(GateSettings, require_reasoning=st.booleans()),
+    gate=st.builds(
+        GateSettings,
+        require_reasoning=st.booleans(),
+        throughput_tok_s=st.none() | st.just(900.0),
+    ),
     golden=st.lists(st.just(GoldenQuestion("q", "a")), max_size=5).map(tuple),
 )
 
