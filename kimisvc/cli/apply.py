@@ -25,10 +25,17 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--overwrite", is_flag=True, help="Overwrite hand-edited units; a copy is kept.")
 @click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
+@click.option("--anyway", is_flag=True, help="Go on though the host checks say no; they are told.")
 @click.option("--restart", is_flag=True, help="Load the model anew even if nothing changed.")
 @as_json
 def apply(
-    profile: str, dry_run: bool, overwrite: bool, no_follow: bool, restart: bool, form: Form
+    profile: str,
+    dry_run: bool,
+    overwrite: bool,
+    no_follow: bool,
+    anyway: bool,
+    restart: bool,
+    form: Form,
 ) -> int:
     """Make PROFILE the running service of this box, proven, or roll back.
 
@@ -37,7 +44,7 @@ def apply(
     throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
     connection, leaves the gate at work: `kimisvc status --follow` shows it again.
     """
-    from kimisvc.deploy.apply import Following, HandEdits, Reload, Wish
+    from kimisvc.deploy.apply import Following, HandEdits, HostChecks, Reload, Wish
     from kimisvc.host.systemd import Systemd
     from kimisvc.profile.resolved import to_toml
 
@@ -51,6 +58,7 @@ def apply(
         actor=doors.actor(),
         hand_edits=HandEdits.OVERWRITE if overwrite else HandEdits.REFUSE,
         following=Following.LEAVE if no_follow else Following.FOLLOW,
+        host_checks=HostChecks.OVERRIDE if anyway else HostChecks.HEED,
         reload=Reload.ALWAYS if restart else Reload.IF_CHANGED,
     )
     if not dry_run:

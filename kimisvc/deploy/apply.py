@@ -39,6 +39,13 @@ class HandEdits(Enum):
     OVERWRITE = "overwrite"
 
 
+class HostChecks(Enum):
+    """What an error of the preflight does: it refuses, or is told as a warning."""
+
+    HEED = "heed"
+    OVERRIDE = "override"
+
+
 class Following(Enum):
     """Whether a command waits for the verdict."""
 
@@ -65,6 +72,7 @@ class Wish:
     actor: str
     hand_edits: HandEdits = HandEdits.REFUSE
     following: Following = Following.FOLLOW
+    host_checks: HostChecks = HostChecks.HEED
     reload: Reload = Reload.IF_CHANGED
 
 
@@ -156,7 +164,10 @@ def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter
         ]
     if plan.action is Action.RESTART:
         reporter.step("looking at the host")
-        reasons += checks.preflight(wish.profile)
+        found = checks.preflight(wish.profile)
+        if wish.host_checks is HostChecks.OVERRIDE:
+            found = tuple(replace(one, severity=Severity.WARNING) for one in found)
+        reasons += found
     if plan.written:
         reasons += checks.verify(wish.units)
     for odd in (one for one in reasons if one.severity is Severity.WARNING):

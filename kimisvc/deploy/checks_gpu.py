@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import VISIBLE, option, warning
+from kimisvc.deploy.inspection import VISIBLE, few, warning
 from kimisvc.host import gpu, nvidia_driver, pci, processes, reach
-from kimisvc.records import Link, Problem
+from kimisvc.profile.knowledge.parallelism import option
+from kimisvc.records import GIB, Link, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kimisvc.deploy.inspection import Inspection
 
-GIB = 1 << 30
 SLACK = GIB
 """What the driver itself may hold of a GPU's memory, and NVML counts as used."""
 PREFIX = "VLLM_PROCESS_NAME_PREFIX"
 DEFAULT_PREFIX = "VLLM"
+OF_ITS_OWN = re.compile(r"\.service$|^(?:docker|libpod|podman|crio|cri-\w+|machine)-.*\.scope$")
+"""Units of those who run a vLLM on purpose: services, and the scopes of container engines."""
 UTILIZATION = "gpu-memory-utilization"
 COUNT = "hardware.gpus"
 MOST_NAMED = 6
@@ -117,7 +120,7 @@ def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem]:
     While our own service runs it may be that one's: in some virtual machines
     NVML names no process at all, and in a container none that can be found.
     """
-    share = option(about.profile, UTILIZATION)
+    share = option(about.profile.args, UTILIZATION)
     if not isinstance(share, int | float):
         return
     free, needed = one.memory - one.memory_used, share * one.memory
@@ -140,28 +143,34 @@ def link(about: Inspection) -> Iterator[Problem]:
     without = [f"{p.first}-{p.second}" for p in pairs if p.nvlink is False]
     joined = [f"{p.first}-{p.second}" for p in pairs if p.nvlink]
     if wanted is Link.NVLINK and without:
-        yield Problem(f"needs NVLink; no NVLink joins GPUs {_few(without)}", key="hardware.link")
+        yield Problem(
+            f"needs NVLink; no NVLink joins GPUs {few(without, MOST_NAMED, 'more pairs')}",
+            key="hardware.link",
+        )
     if wanted is Link.PCIE and joined:
         yield warning(
-            f"is tuned for GPUs over PCIe; NVLink joins GPUs {_few(joined)}", "hardware.link"
+            f"is tuned for GPUs over PCIe; NVLink joins GPUs {few(joined, MOST_NAMED, 'more pairs')}",
+            "hardware.link",
         )
 
 
 def vllm_processes(about: Inspection) -> Iterator[Problem]:
     """Yield processes of another vLLM: those of a server that was killed live on (vllm#55510).
 
-    One that belongs to a service of its own may be meant so; it is in the way
-    only where it is on our GPUs, which `occupied` tells.
+    One that belongs to a service or a container of its own may be meant so; it
+    is in the way only where it is on our GPUs, which `occupied` tells.
     """
     own = about.profile.env.get(PREFIX, DEFAULT_PREFIX)
     for one in processes.titled(tuple({own, DEFAULT_PREFIX}), about.proc):
         if one.unit == about.service:
             continue
         words = f"{one} is a vLLM that is not part of {about.service}"
-        if one.unit.endswith(".service") or not about.profile.hardware.gpus:
+        if OF_ITS_OWN.search(one.unit) or not about.profile.hardware.gpus:
             yield warning(words)
         else:
-            yield Problem(f"{words}; a server that was killed leaves such: kill {one.pid}")
+            yield Problem(
+                f"{words}; a server that was killed leaves such: kill {one.pid}, if it is one"
+            )
 
 
 def _on_the_bus(about: Inspection) -> str:
@@ -171,8 +180,3 @@ def _on_the_bus(about: Inspection) -> str:
         return ""
     drivers = sorted({card.driver or "none" for card in cards})
     return f" ({len(cards)} NVIDIA cards are on the bus, driver {' and '.join(drivers)})"
-
-
-def _few(words: list[str]) -> str:
-    more = f" and {len(words) - MOST_NAMED} more pairs" if len(words) > MOST_NAMED else ""
-    return ", ".join(words[:MOST_NAMED]) + more

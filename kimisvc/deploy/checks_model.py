@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import option, warning
+from kimisvc.deploy.inspection import few, warning
 from kimisvc.host import checkpoint, reach, safetensors_header
+from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records import Problem
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def reachable(about: Inspection) -> Iterator[Problem]:
 def complete(about: Inspection) -> Iterator[Problem]:
     """Yield each file of weights that is missing, cut off, no weights at all, or not readable."""
     model = Path(about.profile.vllm.model)
-    if not model.is_absolute() or option(about.profile, "load-format") in WITHOUT_FILES:
+    if not model.is_absolute() or option(about.profile.args, "load-format") in WITHOUT_FILES:
         return
     try:
         if model.is_file():
@@ -63,7 +64,7 @@ def _folder(about: Inspection, model: Path) -> Iterator[Problem]:
         yield _bad_json(found)
         return
     if found.unfinished:
-        names = _named(found.unfinished)
+        names = few(found.unfinished, MOST_NAMED)
         yield warning(f"{model} holds {names}: is a download still running, or broken off?", KEY)
     if found.weights is None:
         yield Problem(f"{model} holds no weights (no .safetensors, .bin, .pt or .gguf)", key=KEY)
@@ -72,7 +73,7 @@ def _folder(about: Inspection, model: Path) -> Iterator[Problem]:
         why = f"that {found.index} names" if found.index else "that the others' names promise"
         yield Problem(
             f"{model} lacks {len(found.missing)} of the {len(found.needed)} files {why}:"
-            f" {_named(found.missing)}; fetch the model again",
+            f" {few(found.missing, MOST_NAMED)}; fetch the model again",
             key=KEY,
         )
     faults = tuple(_faults(about, model, tuple(n for n in found.needed if n in found.present)))
@@ -88,10 +89,10 @@ def _small(model: Path, found: checkpoint.Checkpoint) -> Iterator[Problem]:
     size = checkpoint.size_on_disk(model, found.needed)
     if size < found.total_size:
         human = safetensors_header.human
-        yield Problem(
+        yield warning(
             f"the files of {model} are {human(size)} together, and {found.index} says"
             f" {human(found.total_size)}: is it the index of another model?",
-            key=KEY,
+            KEY,
         )
 
 
@@ -125,6 +126,8 @@ def _config(about: Inspection, model: Path) -> Iterator[Problem]:
     if isinstance(config, checkpoint.BadJson):
         yield _bad_json(config)
         return
+    if option(about.profile.args, "trust-remote-code") is not True:
+        return  # the code of the model is not asked for then
     for name in _own_code(config.get("auto_map")):
         if not (model / name).is_file():
             yield Problem(f"{model} lacks {name}, the code that its config.json names", key=KEY)
@@ -145,15 +148,10 @@ def _own_code(auto_map: object) -> list[str]:
 
 
 def _has_tokenizer(about: Inspection, found: checkpoint.Checkpoint) -> bool:
-    elsewhere = option(about.profile, "tokenizer", "skip-tokenizer-init") is not None
+    elsewhere = option(about.profile.args, "tokenizer", "skip-tokenizer-init") is not None
     inside = found.weights is checkpoint.Weights.GGUF  # the file holds it
     return elsewhere or inside or any(name in found.names for name in TOKENIZERS)
 
 
 def _bad_json(bad: checkpoint.BadJson) -> Problem:
     return Problem(bad.reason, file=str(bad.path), line=bad.line, key=KEY)
-
-
-def _named(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

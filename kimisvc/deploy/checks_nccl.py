@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.inspection import warning
 from kimisvc.host import nccl_conf, reach
-from kimisvc.records import Problem
+from kimisvc.profile.knowledge.variables.row import ActsOn
+from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.records import Problem, Risk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,9 +16,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.inspection import Inspection
 
-HARMLESS = frozenset(
-    ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
-)
+HARMLESS = frozenset((ActsOn.LOG, ActsOn.NETWORK))
 """What changes no figure on one box: logging, and the network to others."""
 
 
@@ -54,6 +54,18 @@ def _paths(about: Inspection, chosen: str) -> tuple[Path, ...]:
 def _leak(about: Inspection, path: Path, setting: str, name: str) -> Problem:
     shown = setting if name.startswith(("NCCL_", "CUDA_")) else name  # others may be secrets
     words = f"{about.profile.name} would run with {shown} from {path}"
-    if name in HARMLESS or about.ranks <= 1 or str(path) == about.profile.env.get("NCCL_CONF_FILE"):
+    if (
+        _is_harmless(name)
+        or about.ranks <= 1
+        or str(path) == about.profile.env.get("NCCL_CONF_FILE")
+    ):
         return warning(words, "env")
     return Problem(f"{words}; write it into [env], or take it out of there", key="env")
+
+
+def _is_harmless(name: str) -> bool:
+    """Whether a variable changes no figure here; of how NCCL starts only what loads no code."""
+    row = VARIABLES.get(name)
+    if row is None:
+        return False
+    return row.acts_on in HARMLESS or (row.acts_on is ActsOn.START and row.risk is Risk.SAFE)

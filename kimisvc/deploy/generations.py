@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
-from kimisvc.profile.loader import load
+from kimisvc.profile.loader import restore
 from kimisvc.records import Profile, UnitFile
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Generation:
 
     def settings(self) -> Profile:
         """Return its profile. Raise KimisvcError if it is damaged."""
-        return load(self.path / RESOLVED, self.path)
+        return restore(self.path / RESOLVED)
 
     def units(self) -> tuple[UnitFile, ...]:
         """Return its units. Raise KimisvcError if one is missing or not what was written."""

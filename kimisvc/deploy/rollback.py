@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 EXITED = 1
 """CLD_EXITED of sigaction(2): the process ended by itself, with a status."""
+ENDS_A_START = (
+    "vllm.executable",
+    "vllm.model",
+    "vllm.port",
+    "service.user",
+    "service.secrets_file",
+)
+"""What a start cannot do without. What only spoils a figure must not keep an operator from going back."""
 OPTION_REFUSED = 2
 """argparse's status for an option that vLLM refuses; RestartPreventExitStatus= of the service."""
 
@@ -114,7 +122,11 @@ def _refuse(
 ) -> None:
     if plan_for(box, target.resolved(), target.units()).action is not Action.RESTART:
         return
-    reasons = [p for p in preflight(target.settings()) if p.severity is Severity.ERROR]
+    reasons = [
+        problem
+        for problem in preflight(target.settings())
+        if problem.severity is Severity.ERROR and problem.key in ENDS_A_START
+    ]
     if reasons:
         raise PreflightRefusedError(reasons)
 

@@ -6,6 +6,7 @@ it counts only for the current generation and for the start that runs now.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from kimisvc.deploy.start_facts import start_facts
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files, processes
 from kimisvc.host.processes import LISTENING
+from kimisvc.host.systemd import JobMode
 from kimisvc.records import Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ def settle(box: Box) -> Settled:
             settled = _take(box, path, last)
         files.remove(box.layout.progress)  # nobody takes it for what the next gate does
     if _was_overtaken(box):
-        box.systemd.restart(box.layout.units.gate)
+        # Not over a stop that somebody has asked for: whoever stops the service means it.
+        with contextlib.suppress(KimisvcError):
+            box.systemd.restart(box.layout.units.gate, JobMode.FAIL)
     return settled
 
 
@@ -87,7 +91,8 @@ def _take(box: Box, path: Path, place: _Place) -> Settled:
     except KimisvcError as error:
         files.remove(path)
         return Settled(note=error.message)
-    record = _of_our_own(box, record)
+    if place is _Place.NEWEST:
+        record = _of_our_own(box, record)
     verdict = record.proof.verdict if record.proof else None
     refusal = "nothing proven"
     if verdict is not None and verdict.kind.accepted:

@@ -16,7 +16,7 @@ from kimisvc.errors import KimisvcError, LockedError
 from kimisvc.host import files
 from kimisvc.measure.comparison import MARGIN
 from kimisvc.measure.tuning import Search
-from kimisvc.profile.loader import load
+from kimisvc.profile.loader import restore
 from kimisvc.records import Interval, Risk, VerdictKind
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def forget_profiles(layout: Layout) -> None:
 def kept_profile(layout: Layout, name: str) -> tuple[Profile, str]:
     """Given a candidate's name, return its profile and its text as written. Raise KimisvcError."""
     path = _resolved(layout, name)
-    return load(path, path.parent), files.read_text(_written(layout, name))
+    return restore(path), files.read_text(_written(layout, name))
 
 
 def _resolved(layout: Layout, name: str) -> Path:

@@ -134,8 +134,12 @@ def set_aside(path: Path, copy: Path, mode: int) -> None:
     Raise HostError if that fails.
     """
     try:
+        if path.is_symlink():  # not renamed: the copy may lie in another file system
+            copy.symlink_to(path.readlink())
+            path.unlink()
+            return
         if not stat.S_ISREG(path.lstat().st_mode):
-            path.rename(copy)
+            shutil.move(path, copy)
             return
         handle = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with path.open("rb") as source, os.fdopen(handle, "wb") as target:

@@ -151,7 +151,7 @@ def port_owners(port: int, host: str = "") -> tuple[PortOwner, ...]:
     (SO_REUSEADDR) and fails only after its own load. So a bind without that
     option is tried, and processes that were told to serve on that port count.
     """
-    owners = [*_connected(port, host), *_claiming(port)]
+    owners = [*_connected(port, host), *_claiming(port, host)]
     owners.sort(key=lambda owner: owner.doing == LISTENING)  # said last, it stands
     known = {owner.pid: owner for owner in owners}
     if not known and _is_bound(port, host):
@@ -177,13 +177,34 @@ def _connected(port: int, host: str) -> Iterator[PortOwner]:
             yield PortOwner(connection.pid, name_of(connection.pid), unit_of(connection.pid), doing)
 
 
-def _claiming(port: int) -> Iterator[PortOwner]:
+def _claiming(port: int, host: str) -> Iterator[PortOwner]:
     import psutil
 
     for process in psutil.process_iter(["pid", "name", "cmdline"]):
-        if vllm_port(process.info["cmdline"] or ()) == port:
-            pid = int(process.info["pid"])
+        argv = process.info["cmdline"] or ()
+        pid = int(process.info["pid"])
+        if vllm_port(argv) == port and _overlap(host, _host(argv)) and _in_our_network(pid):
             yield PortOwner(pid, str(process.info["name"]), unit_of(pid), "told to serve there")
+
+
+def _in_our_network(pid: int) -> bool:
+    """Whether a process shares our ports; one of a container may have a network of its own."""
+    try:
+        theirs = Path(f"/proc/{pid}/ns/net").stat()
+    except OSError:
+        return True  # it may not be looked at: rather one warned of too many
+    ours = Path("/proc/self/ns/net").stat()
+    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def _host(argv: Sequence[str]) -> str:
+    """The address that a command line has a server bind; "" for all."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if word == "--host":
+            return following
+        if word.startswith("--host="):
+            return word.removeprefix("--host=")
+    return ""
 
 
 def vllm_port(argv: Sequence[str]) -> int | None:

@@ -3,12 +3,13 @@
 ProtectHome= hides /home, /root and /run/user, PrivateTmp= hides /tmp and
 /var/tmp (systemd.exec(5)), and an unprivileged user needs the x of every
 folder above. A venv's python is a symlink, and so may be its folder, so each
-link on the way is followed as the kernel would (path_resolution(7)). Access
-control lists are not looked at: the modes of a file that has one show its mask.
+link on the way is followed as the kernel would (path_resolution(7)). What has
+an access control list is taken as reachable: the mode beside it does not tell.
 """
 
 from __future__ import annotations
 
+import os
 import stat
 from collections import deque
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ def why_unreachable(path: Path, viewer: Viewer = ANYBODY, need: Need = Need.READ
             waiting.extendleft(reversed([p for p in target.parts if p != "/"]))
             continue
         at = step
+        if _has_list(step):
+            continue  # its mode shows the list's mask, which says nothing of one user
         why = _denied(found.st_mode, found.st_uid, found.st_gid, viewer, need, waiting)
         if why:
             return f"{_named(step, path)} {why} (mode {stat.S_IMODE(found.st_mode):o})"
@@ -112,6 +115,14 @@ def shebang(program: Path) -> Path | None:
         return None
     named = Path(words[0].decode("utf-8", "replace"))
     return named if named.is_absolute() else None
+
+
+def _has_list(step: Path) -> bool:
+    """Whether an access control list stands beside the mode (acl(5))."""
+    try:
+        return bool(os.getxattr(step, "system.posix_acl_access"))
+    except OSError:
+        return False
 
 
 def _hidden(step: Path, path: Path) -> str:

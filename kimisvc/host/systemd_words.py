@@ -26,7 +26,7 @@ _ROWS = {
     "InvalidArgs": ("systemd-refused", ""),
     "OnlyByDependency": ("systemd-refused", "the unit has RefuseManualStart= or RefuseManualStop="),
     "ShuttingDown": ("systemd-refused", "the box is shutting down"),
-    "TransactionIsDestructive": ("systemd-refused", "the box is shutting down, or a job is in the way"),
+    "TransactionIsDestructive": ("job-in-the-way", "the box is shutting down, or a job is in the way"),
     "TimedOut": ("systemd-timeout", "PID 1 is busy; see: systemctl list-jobs"),
     "Timeout": ("systemd-timeout", "PID 1 is busy; see: systemctl list-jobs"),
     "NoReply": ("systemd-timeout", "PID 1 is busy, or it was just restarted"),

@@ -19,7 +19,7 @@ from kimisvc.profile.nearest import header
 from kimisvc.profile.problems import Finding, key_name
 from kimisvc.profile.secret_signs import WHERE_TO, secrets_in_comments
 from kimisvc.profile.settings import TABLES
-from kimisvc.profile.sheets import sheet_of
+from kimisvc.profile.sheets import Reading, sheet_of
 from kimisvc.profile.sources import read_chain
 from kimisvc.records import (
     CanarySettings,
@@ -92,10 +92,9 @@ def check(
 ) -> Checked:
     """Given a profile file and the folder of shipped profiles, return the profile or its problems.
 
-    `judges` say what the world makes of it (`knowledge.court`). A generation is
-    read without them: it was judged when it was applied, and has to stay
-    readable whatever is known later. Never raise for anything the files hold or
-    lack: each thing wrong is one Problem with file, line and key, in order.
+    `judges` say what the world makes of it (`knowledge.court`). Never raise for
+    anything the files hold or lack: each thing wrong is one Problem with file,
+    line and key, in order.
     """
     chain = read_chain(path, shipped)
     sheets = [
@@ -128,15 +127,24 @@ def check(
     )
 
 
-def load(path: Path, shipped: Path) -> Profile:
-    """Given a profile file and the folder of shipped profiles, return the profile.
+def restore(path: Path) -> Profile:
+    """Given a resolved profile that kimisvc wrote, return the profile.
 
-    Raise ProfileRefusedError with all problems if there is an error among them.
+    Only its form is looked at. It was judged when it was applied; what later
+    versions come to refuse must not take the ground from what runs. Raise
+    ProfileRefusedError if it is damaged.
     """
-    checked = check(path, shipped)
-    if checked.profile is None:
-        raise ProfileRefusedError(checked.problems)
-    return checked.profile
+    chain = read_chain(path, path.parent)
+    (source,) = chain.sources[:1]
+    if source.data is None:
+        raise ProfileRefusedError(_located(chain, []))
+    sheet = sheet_of(source.data, Reading.TRUSTING)
+    merged = _merge([sheet])
+    findings = [*sheet.findings, *_missing(merged, path)]
+    errors = [(0, one) for one in findings if one.severity is Severity.ERROR]
+    if errors:
+        raise ProfileRefusedError(_located(chain, errors))
+    return _draft(merged, path)
 
 
 def _merge(sheets: list[Sheet | None]) -> _Merged:

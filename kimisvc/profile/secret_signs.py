@@ -167,9 +167,19 @@ def secrets_in_comments(text: str) -> Iterator[tuple[int, str]]:
     A generation keeps the profile as it was written, comments and all.
     """
     for number, line in enumerate(text.split("\n"), 1):
-        what = next(_shapes(line.partition("#")[2]), "")
+        comment = line.partition("#")[2]
+        what = next(_shapes(comment), "") or _commented_out(comment)
         if what:
             yield number, what
+
+
+_ASSIGNMENT = re.compile(r"[\s\"']*([A-Za-z_][\w.-]*)[\"']?\s*[=:]\s*[\"']?([^\s\"'#]+)")
+
+
+def _commented_out(comment: str) -> str:
+    """What a setting that was put into a comment gives away; "" if nothing."""
+    found = _ASSIGNMENT.match(comment)
+    return secret_in(found[1], found[2]) if found else ""
 
 
 # ------------------------------------------------------------- what a redactor has to know

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.nearest import header, unknown_key, unknown_table
@@ -45,7 +46,14 @@ class Sheet:
         self.findings.append(Finding(path, message))
 
 
-def sheet_of(data: Mapping[str, object]) -> Sheet:
+class Reading(Enum):
+    """How the free tables are read: JUDGING an operator's, or TRUSTING what kimisvc wrote itself."""
+
+    JUDGING = "judging"
+    TRUSTING = "trusting"
+
+
+def sheet_of(data: Mapping[str, object], reading: Reading = Reading.JUDGING) -> Sheet:
     """Given the data of one TOML file, return what it sets and all that is wrong with it."""
     sheet = Sheet()
     if "schema" not in data:
@@ -64,17 +72,18 @@ def sheet_of(data: Mapping[str, object]) -> Sheet:
             sheet.refuse((name,), f"{message}. Write {header(name)}, and its keys below")
         else:
             sheet.tables.add(name)
-            _take_table(sheet, name, value)
+            _take_table(sheet, name, value, reading)
     return sheet
 
 
-def _take_table(sheet: Sheet, table: str, data: Mapping[str, object]) -> None:
+def _take_table(sheet: Sheet, table: str, data: Mapping[str, object], reading: Reading) -> None:
     if table not in ("args", "env"):
         for key, raw in data.items():
             _take(sheet, table, key, raw)
         return
-    findings = option_findings(data) if table == "args" else variable_findings(data)
-    found = list(findings)
+    found: list[Finding] = []
+    if reading is Reading.JUDGING:
+        found += option_findings(data) if table == "args" else variable_findings(data)
     sheet.findings.extend(found)
     errors = {finding.path for finding in found if finding.severity is Severity.ERROR}
     for key, raw in data.items():

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from loading import load
 
 from kimisvc.errors import KimisvcError
 from kimisvc.host import secrets_file
-from kimisvc.profile.loader import check, load
+from kimisvc.profile.loader import check
 from kimisvc.profile.resolved import to_toml
 from kimisvc.profile.secret_signs import secret_in
 from kimisvc.records import Installation, Profile, ServiceSettings, UnitNames, VllmSettings

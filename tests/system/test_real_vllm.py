@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from loading import load
 from stage import Sandbox, Stage
 
 from kimisvc.errors import KimisvcError
@@ -15,7 +16,6 @@ from kimisvc.host.vllm_binary import knowledge
 from kimisvc.profile.knowledge.model.rules import model_findings
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
-from kimisvc.profile.loader import load
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.records import ArgValue, OptionKind, Profile, Severity, VllmKnowledge, VllmSettings
 from kimisvc.render.arguments import argv

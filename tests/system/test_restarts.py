@@ -220,6 +220,30 @@ def test_a_start_that_begins_while_the_gate_settles_gets_a_gate_of_its_own(stage
     assert (after["verdict"], after["accepted_generation"]) == ("PASS", 1)
 
 
+def test_a_stop_between_two_starts_is_a_stop(stage: Stage) -> None:
+    """The gate that ends then must not bring back what somebody stops."""
+    assert stage.apply(stage.profile("one", service={"restart_delay": "8s"}))[0] == 0
+    gate = f"kimisvc-{stage.instance}-gate.service"
+    done = stage.sandbox.run(
+        "bash", "-c",
+        'flock /run/kimisvc/$0/switch.lock sleep 4 & systemctl start --no-block "$1";'
+        ' timeout 20 bash -c \'until [ "$(systemctl show -P SubState "$0")" = stop-post ];'
+        " do sleep 0.05; done' \"$1\";"
+        ' systemctl kill --signal=USR1 --kill-whom=main "kimisvc-$0.service";'
+        ' timeout 20 bash -c \'until [ "$(systemctl show -P SubState "$0")" = auto-restart ];'
+        ' do sleep 0.05; done\' "kimisvc-$0.service";'
+        ' systemctl stop "kimisvc-$0.service"; echo "status $?"; wait',
+        stage.instance, gate,
+    )  # fmt: skip
+    assert "status 0" in done.stdout, done.stderr
+    rollback_over(stage)
+    stage.sandbox.run(
+        "timeout", "30", "bash", "-c",
+        'while systemctl is-active "$0" | grep -q activating; do sleep 0.1; done', gate,
+    )  # fmt: skip
+    assert stage.status()["unit_state"] == "inactive"
+
+
 @pytest.mark.parametrize("how", ["unreadable", "symlink", "folder", "masked"])
 def test_a_unit_that_is_none_stops_nobody(stage: Stage, how: str) -> None:
     one = stage.profile("one")
@@ -293,8 +317,9 @@ def test_a_clock_that_was_set_back_hides_no_start(stage: Stage) -> None:
     stage.sandbox.run(
         "python3", "-c",
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]);"
-        " db.executemany(\"INSERT INTO starts VALUES (?, 1, 'one', 'm', 9e9, 9e9, 1.0, 'v')\","
-        " [(str(n),) for n in range(30)]); db.commit()",
+        " db.executemany(\"INSERT INTO starts (invocation, generation, profile, model, started_at,"
+        " ready_at, load_s, sequence) VALUES (?, 1, 'one', 'm', 9e9, 9e9, 1.0, 1000 + ?)\","
+        " [(str(n), n) for n in range(30)]); db.commit()",
         f"/var/lib/kimisvc/{stage.instance}/history.sqlite",
     )  # fmt: skip
     assert stage.status()["ready"] is True

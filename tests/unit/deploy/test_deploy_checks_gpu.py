@@ -207,7 +207,7 @@ def test_what_a_killed_server_left(host: Host) -> None:
     assert [problem.severity.value for problem in problems] == ["error", "error"]
     assert problems[0].message == (
         "VLLM::EngineCore (PID 77) is a vLLM that is not part of kimisvc-kimi.service;"
-        " a server that was killed leaves such: kill 77"
+        " a server that was killed leaves such: kill 77, if it is one"
     )
     assert "(PID 78, session-3.scope)" in problems[1].message
 
@@ -222,6 +222,16 @@ def test_a_vllm_under_the_prefix_of_the_profile(host: Host) -> None:
 def test_a_vllm_that_is_a_service_of_its_own_may_be_meant_so(host: Host) -> None:
     process(host.root / "proc", 77, "python3", "kimisvc-small.service", title="VLLM::EngineCore")
     assert "kimisvc-small.service" in host.warning("other vLLMs")
+
+
+@pytest.mark.parametrize(
+    "scope", ["docker-0123abcd.scope", "libpod-0123abcd.scope", "machine-gpu.scope"]
+)
+def test_a_vllm_of_a_container_is_not_called_a_leftover(host: Host, scope: str) -> None:
+    process(host.root / "proc", 77, "python3", scope, title="VLLM::EngineCore")
+    said = host.warning("other vLLMs")
+    assert scope in said
+    assert "kill" not in said
 
 
 def test_another_vllm_does_not_hinder_a_profile_without_gpus(host: Host) -> None:

@@ -295,10 +295,22 @@ def test_a_file_that_the_profile_names(host: Host) -> None:
     assert f"NCCL_PROTO=LL from {conf}" in host.warning("NCCL files")
 
 
-@pytest.mark.parametrize("setting", ["NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=eth0"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=eth0", "NCCL_IB_HCA=mlx5", "NCCL_IB_GID_INDEX=3",
+        "NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_RAS_ENABLE=0",
+    ],
+)  # fmt: skip
 def test_what_changes_no_figure_is_only_odd(host: Host, setting: str) -> None:
     write(host.root / "etc" / "nccl.conf", setting)
     assert setting in host.warning("NCCL files")
+
+
+@pytest.mark.parametrize("name", ["NCCL_TUNER_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_NEVER_HEARD_OF"])
+def test_what_loads_code_or_is_unknown_is_in_the_way(host: Host, name: str) -> None:
+    write(host.root / "etc" / "nccl.conf", f"{name}=x\n")
+    assert name in host.error("NCCL files")
 
 
 def test_one_gpu_alone_talks_to_none(host: Host) -> None:

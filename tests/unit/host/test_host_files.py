@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -259,3 +260,31 @@ def test_a_holder_who_did_not_say_who_it_is(tmp_path: Path, note: str) -> None:
 def test_a_lock_where_no_folder_is(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="No such file"), files.Lock(tmp_path / "a" / "x"):
         pass
+
+
+def test_what_is_set_aside_is_kept_as_it_was(tmp_path: Path) -> None:
+    unit = tmp_path / "a.service"
+    unit.write_bytes(b"\xff\xfe[Unit]\n")
+    files.set_aside(unit, tmp_path / "copy", mode=0o600)
+    assert (tmp_path / "copy").read_bytes() == unit.read_bytes()
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_what_is_no_file_is_moved_aside_even_to_another_file_system(
+    tmp_path: Path, kind: str
+) -> None:
+    unit = tmp_path / "a.service"
+    if kind == "link":
+        unit.symlink_to("/dev/null")
+    else:
+        (unit / "deep").mkdir(parents=True)
+    other = Path("/dev/shm")
+    assert other.stat().st_dev != tmp_path.stat().st_dev
+    copy = other / f"kimisvc-test-{os.getpid()}"
+    try:
+        files.set_aside(unit, copy, mode=0o600)
+        assert not os.path.lexists(unit)
+        assert copy.is_symlink() if kind == "link" else (copy / "deep").is_dir()
+    finally:
+        copy.unlink() if copy.is_symlink() else shutil.rmtree(copy)

@@ -194,3 +194,20 @@ def test_the_interpreter_of_a_first_line(root: Path, first: str, interpreter: st
 def test_the_interpreter_of_what_cannot_be_read(root: Path) -> None:
     assert shebang(root) is None
     assert shebang(root / "nope") is None
+
+
+def test_an_access_control_list_says_what_the_mode_does_not(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = program(root / "opt" / "x", mode=0o640)
+    assert "may not be" in why_unreachable(path)
+    lists = {path: b"\2\0\0\0"}
+
+    def getxattr(step: Path, name: str) -> bytes:
+        assert name == "system.posix_acl_access"
+        if step not in lists:
+            raise OSError(61, "No data available")
+        return lists[step]
+
+    monkeypatch.setattr(os, "getxattr", getxattr)
+    assert why_unreachable(path) == ""

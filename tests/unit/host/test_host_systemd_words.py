@@ -100,7 +100,7 @@ def test_a_unit_that_is_not_there_has_a_state_all_the_same() -> None:
         (-110, f"{BUS}NoReply", "systemd-timeout", "busy"),
         (-107, None, "systemd-lost", "try again"),
         (-32, f"{BUS}Disconnected", "systemd-lost", "try again"),
-        (-35, f"{SYSTEMD}TransactionIsDestructive", "systemd-refused", "shutting down"),
+        (-35, f"{SYSTEMD}TransactionIsDestructive", "job-in-the-way", "shutting down"),
         (-22, f"{BUS}InvalidArgs", "systemd-refused", ""),
         (-1, f"{SYSTEMD}NeverHeardOf", "systemd-refused", ""),
     ],
