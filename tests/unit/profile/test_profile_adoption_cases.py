@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.profile.adoption.adopt import Adopted, adopt_command, adopt_unit
 from kimisvc.profile.adoption.draft import Lookup
 from kimisvc.profile.adoption.unit_file import UnitText, read_unit
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.profile.loader import load
 from kimisvc.records import Installation
 from kimisvc.render.units import render
 from kimisvc.shipped import shipped

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from loading import load
 
+from kimisvc.errors import ProfileRefusedError
 from kimisvc.profile.differences import differences
-from kimisvc.profile.loader import check, load
+from kimisvc.profile.loader import check, restore
 from kimisvc.profile.options import OWNED_OPTIONS, OWNED_VARIABLES
 from kimisvc.profile.resolved import digest, to_toml
 from kimisvc.profile.secret_signs import looks_secret, names_a_secret
@@ -133,6 +135,11 @@ PROFILES = st.builds(
         ),
         max_ttft=st.none() | seconds(0.001, 3600),
         require_reasoning=st.booleans(),
+    )
+    | st.builds(
+        GateSettings,
+        throughput_tok_s=st.floats(0.01, 1e5),
+        throughput_concurrency=st.integers(2, 512),
     ),
     golden=st.lists(
         st.builds(
@@ -156,9 +163,27 @@ def test_every_profile_is_read_back_from_its_resolved_form(
 ) -> None:
     file = tmp_path / "resolved.toml"
     file.write_text(to_toml(profile))
-    checked = check(file, tmp_path)
-    assert checked.profile == profile, checked.problems
-    assert to_toml(load(file, tmp_path)) == file.read_text()
+    assert restore(file) == profile
+    assert to_toml(restore(file)) == file.read_text()
+
+
+def test_what_is_refused_later_is_still_restored(tmp_path: Path) -> None:
+    """A newer kimisvc may see a secret, a typo or a contradiction where this one saw none."""
+    file = tmp_path / "resolved.toml"
+    profile = load(SHIPPED / "baseline.toml", SHIPPED)
+    args = {**profile.args, "hf-overrides": {"boi_token": "x9f8e7d6c5b4"}, "tp": 8}
+    odd = replace(profile, args=args, env={**profile.env, "VLLM_API_KEY": "x"})
+    file.write_text(to_toml(odd))
+    assert check(file, tmp_path).profile is None
+    assert restore(file) == odd
+
+
+@pytest.mark.parametrize("damage", ["", "schema = 1\n[vllm\n", 'schema = 1\n[vllm]\nport = "x"\n'])
+def test_a_damaged_resolved_form_is_told(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "resolved.toml"
+    file.write_text(damage)
+    with pytest.raises(ProfileRefusedError):
+        restore(file)
 
 
 @pytest.mark.parametrize("name", ["cpu_smollm2", "baseline", "ll_ring"])

@@ -135,6 +135,21 @@ def test_a_secrets_file_holds_secrets_but_for_what_tunes() -> None:
     assert secrets_held({"PATH": "/usr/bin", "INVOCATION_ID": "0" * 32}) == {}
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('# VLLM_API_KEY = "correct-horse-battery"', "by its name"),
+        ("#HF_TOKEN=letmein", "by its name"),
+        ("port = 8000  # api-key: hunter2", "by its name"),
+        ("# tensor-parallel-size = 8", ""),
+        ("# a token here, a key there = nothing", ""),
+        ("# NCCL_PROTO = LL", ""),
+    ],
+)
+def test_a_secret_that_was_put_into_a_comment_is_one_still(line: str, what: str) -> None:
+    assert list(secrets_in_comments(line)) == ([(1, what)] if what else [])
+
+
 def test_the_password_within_a_url_is_a_secret_of_its_own() -> None:
     held = secrets_held({"HTTPS_PROXY": "http://user:p%40ss-word@proxy:1"})
     assert set(held.values()) == {"http://user:p%40ss-word@proxy:1", "p%40ss-word", "p@ss-word"}

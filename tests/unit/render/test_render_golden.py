@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from loading import load
 
-from kimisvc.profile.loader import load
 from kimisvc.render.units import render
 
 if TYPE_CHECKING:
