@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE = Path(__file__).parent
+FIRST = "1"
+"""The step that all later ones build on."""
 PROFILES = Path("/etc/kimisvc/profiles")
 
 
@@ -37,7 +39,7 @@ class Step:
 
     name: str
     shows: str
-    run: Callable[[Bench, dict[str, Path]], dict[str, Any]]
+    run: Callable[[Bench, dict[str, Path], dict[str, Any]], None]
     needs: float
 
 
@@ -81,8 +83,11 @@ def main() -> int:
             found.setdefault("steps", {})[step.name] = _taken(step, bench, profiles)
             found["figures"] = bench.figures
             _write(results / "results.json", found)
+            if step.name == FIRST and not found["steps"][step.name]["ended"]:
+                sys.stdout.write("without a baseline that runs there is nothing to go on with\n")
+                break
     _keep_history(bench, results)
-    return 0 if all(found["steps"][name]["ended"] for name in chosen) else 1
+    return 0 if all(found["steps"].get(name, {}).get("ended") for name in chosen) else 1
 
 
 def _taken(step: Step, bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def _taken(step: Step, bench: Bench, profiles: dict[str, Path]) -> dict[str, Any
         record["why_not"] = f"{bench.left():.0f} s are left, {step.needs:.0f} are needed"
     else:
         try:
-            record["facts"] = step.run(bench, profiles)
+            step.run(bench, profiles, record["facts"])
             record["ended"] = True
         except NotSo as why:
             record["why_not"] = str(why)

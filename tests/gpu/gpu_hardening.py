@@ -53,7 +53,7 @@ RELAXED: dict[str, str] = {
 """What is let go of, one at a time, where CUDA does not work under the shipped directives."""
 
 
-def rehearsed(bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
+def rehearsed(bench: Bench, profiles: dict[str, Path], facts: dict[str, Any]) -> None:
     """Step 0: does CUDA work under the shipped directives at all? Where not, find out which is why.
 
     A run that would fail for one directive goes on with a drop-in that lets go
@@ -61,10 +61,10 @@ def rehearsed(bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
     """
     done = bench.call(bench.kimisvc, "render", str(profiles["gpu_base"]), bound=150)
     shipped = directives(done.stdout)
-    facts: dict[str, Any] = {"shipped": shipped, "drop_in": []}
+    facts |= {"shipped": shipped, "drop_in": []}
     facts["trials"] = _trials(bench, shipped, {"as shipped": ()})
     if facts["trials"]["as shipped"].get("well"):
-        return facts
+        return
     ways: dict[str, tuple[str, ...]] = {name: (line,) for name, line in RELAXED.items()}
     ways["all of these"] = tuple(RELAXED.values())
     facts["trials"] |= _trials(bench, shipped, ways)
@@ -76,18 +76,16 @@ def rehearsed(bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
         text = "\n".join(["[Service]", *ways[helps[0]]])
         (folder / "relaxed.conf").write_text(f"{text}\n")
         bench.call("systemctl", "daemon-reload", bound=30)
-    return facts
 
 
-def hardening(bench: Bench, profiles: dict[str, Path]) -> dict[str, Any]:
+def hardening(bench: Bench, profiles: dict[str, Path], facts: dict[str, Any]) -> None:
     """Ask systemd for its view, stop the service, look at what is left, try directives on."""
     del profiles
-    facts: dict[str, Any] = {"security": _security(bench)}
+    facts["security"] = _security(bench)
     shipped = directives(bench.call("systemctl", "cat", bench.place.service, bound=30).stdout)
     facts["shipped"] = shipped
     facts["stop"] = _stop(bench)
     facts["trials"] = _trials(bench, shipped, EXTRAS)
-    return facts
 
 
 def directives(unit: str) -> list[str]:

@@ -153,7 +153,7 @@ def bad(found: Found) -> str:
             )
         )
     after = kill.get("after", {})
-    rows.append((f"SIGKILL for {kill.get('killed')}", f"{after.get('restarts')} restart(s)", "-",
+    rows.append((f"SIGKILL for {kill.get('killed')}", "started anew and proven", "-",
                  kill.get("proven_s"), f"{after.get('verdict')}, {after.get('decode_tok_s')} tok/s",
                  holds(after.get("verdict") == "PASS", after)))  # fmt: skip
     return table(("what", "outcome", "exit", "seconds", "in its words", "as promised"), rows)

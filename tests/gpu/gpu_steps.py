@@ -1,6 +1,6 @@
-"""The steps of the evidence: each does one thing with the product and returns what it saw.
+"""The steps of the evidence: each does one thing with the product and writes down what it saw.
 
-A step raises NotSo where what follows would make no sense; whether its figures
+A step raises NotSo where what follows would make no sense, and what it saw is kept; whether its figures
 are as promised is for `gpu_report` to say, out of the same facts.
 """
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LOAD = 400.0
 """The longest that an apply with one load may take (s): the first compiles for three minutes."""
 RELOAD = 240.0
+INCONCLUSIVE = 6
 STREAM_S = 62.0
 """How long the stream of the live step lasts, about (s)."""
 EXPORTER = "http://127.0.0.1:9464/metrics"
@@ -40,12 +41,13 @@ Facts = dict[str, Any]
 Profiles = dict[str, "Path"]
 
 
-def base(bench: Bench, profiles: Profiles) -> Facts:
+def base(bench: Bench, profiles: Profiles, facts: Facts) -> None:
     """Step 1: doctor, apply, probe against the engine's counters, vLLM's own benchmark."""
-    facts: Facts = {}
     done, answer = bench.ask("doctor", str(profiles[BASE]), bound=150)
     facts["doctor"] = {"exit": done.status, **answer}
     applied(bench, facts, "apply", profiles[BASE], bound=LOAD)
+    if facts["apply"]["exit"] not in (0, INCONCLUSIVE):
+        raise NotSo(f"the baseline does not run: {facts['apply'].get('reason')}")
     bench.figures[BASE] = facts["apply"]["decode_tok_s"]
     before = bench.engine()
     done, answer = bench.ask("probe", bound=120)
@@ -56,14 +58,13 @@ def base(bench: Bench, profiles: Profiles) -> Facts:
     facts["memory_mib"] = bench.memory()
     facts["processes"] = bench.processes()
     facts["bench"] = _vllm_bench(bench, client)
-    return facts
 
 
-def live(bench: Bench, profiles: Profiles) -> Facts:
+def live(bench: Bench, profiles: Profiles, facts: Facts) -> None:
     """Step 5: the exporter's live speed during one stream, against the engine's counters."""
     del profiles
     done = bench.call(bench.kimisvc, "exporter", "--install", "--json", bound=60)
-    facts: Facts = {"install": {"exit": done.status, "stderr": done.stderr}, "samples": []}
+    facts |= {"install": {"exit": done.status, "stderr": done.stderr}, "samples": []}
     bench.until(lambda: _exporter_up(bench), "the exporter answers", 30)
     speed = bench.figures.get(BASE, 55.0)
     ended = threading.Event()
@@ -82,12 +83,10 @@ def live(bench: Bench, profiles: Profiles) -> Facts:
     facts["seconds"] = time.monotonic() - begun
     facts.update(compared(facts["samples"]))
     facts["scrape"] = sorted(name for name in bench.page(EXPORTER) if name.startswith("kimisvc"))
-    return facts
 
 
-def pair(bench: Bench, profiles: Profiles) -> Facts:
+def pair(bench: Bench, profiles: Profiles, facts: Facts) -> None:
     """Step 2: the second profile twice, the first once more: with step 1 that is A B B A."""
-    facts: Facts = {}
     applied(bench, facts, "second", profiles[SECOND], bound=RELOAD)
     bench.figures[SECOND] = facts["second"]["decode_tok_s"]
     facts["memory_mib"] = bench.memory()
@@ -96,16 +95,15 @@ def pair(bench: Bench, profiles: Profiles) -> Facts:
     done, answer = bench.ask("compare", BASE, SECOND, bound=60)
     facts["compare"] = {"exit": done.status, "stderr": done.stderr[-2000:], **answer}
     done, facts["history"] = bench.ask("history", "-n", "200", bound=60)
-    return facts
 
 
-def tune(bench: Bench, profiles: Profiles) -> Facts:
+def tune(bench: Bench, profiles: Profiles, facts: Facts) -> None:
     """Step 3: a target between the two profiles' figures, and one above both."""
     first, second = bench.figures.get(BASE), bench.figures.get(SECOND)
     if not first or not second:
         raise NotSo("steps 1 and 2 have measured nothing to choose targets by")
     targets = {"between": (first + second) / 2, "above": 1.2 * max(first, second)}
-    facts: Facts = {"figures": [first, second], "targets": targets}
+    facts |= {"figures": [first, second], "targets": targets}
     for name, target in targets.items():
         # Random weights are a risk that both profiles allow themselves; a search has a limit too.
         words = ("tune", "--target", f"{target:.2f}", "--max-risk", "risky")
@@ -116,21 +114,18 @@ def tune(bench: Bench, profiles: Profiles) -> Facts:
             "stdout": "" if answer else done.stdout[-4000:], "stderr": done.stderr[-4000:],
             "runs": bench.status().get("profile"),
         }  # fmt: skip
-    return facts
 
 
-def floor(bench: Bench, profiles: Profiles) -> Facts:
+def floor(bench: Bench, profiles: Profiles, facts: Facts) -> None:
     """Step 4a: a floor nobody reaches fails, and the old profile is proven again."""
-    facts: Facts = {}
     before = bench.status()
     applied(bench, facts, "apply", profiles[FLOOR], bound=RELOAD)
     after = bench.status()
     facts["same_process"] = before.get("main_pid") == after.get("main_pid")
     facts["runs"] = {key: after.get(key) for key in ("profile", "verdict", "generation")}
-    return facts
 
 
-def kill(bench: Bench, profiles: Profiles) -> Facts:
+def kill(bench: Bench, profiles: Profiles, facts: Facts) -> None:
     """Step 4b: the engine's worker dies by SIGKILL; the service comes back and is gated."""
     del profiles
     before, there = bench.status(), bench.processes()
@@ -139,7 +134,7 @@ def kill(bench: Bench, profiles: Profiles) -> Facts:
     ]
     if not victims:
         raise NotSo(f"no worker among {there}")
-    facts: Facts = {"killed": there[victims[-1]], "of": sorted(there.values())}
+    facts |= {"killed": there[victims[-1]], "of": sorted(there.values())}
     os.kill(victims[-1], signal.SIGKILL)
     facts["ended_s"] = bench.until(
         lambda: before.get("main_pid") not in bench.processes(), "the server ends", 120
@@ -148,27 +143,23 @@ def kill(bench: Bench, profiles: Profiles) -> Facts:
         lambda: _proven_anew(bench, before), "the new start is proven", RELOAD
     )
     after = bench.status()
-    keys = ("profile", "restarts", "verdict", "decode_tok_s", "load_s", "unit_state")
+    keys = ("profile", "verdict", "decode_tok_s", "load_s", "unit_state")
     facts["after"] = {key: after.get(key) for key in keys}
     facts["left_behind"] = [pid for pid in there if pid in bench.processes()]
-    return facts
 
 
-def poisoned(bench: Bench, profiles: Profiles) -> Facts:
+def poisoned(bench: Bench, profiles: Profiles, facts: Facts) -> None:
     """Step 4c: a token the program rejects, brought past check: fails, rolled back, and says why."""
     done, answer = bench.ask("check", str(profiles[REFUSED]), bound=60)
-    facts: Facts = {"check": {"exit": done.status, **answer}}
+    facts["check"] = {"exit": done.status, **answer}
     applied(bench, facts, "apply", profiles[POISONED], bound=2 * RELOAD)
     words = bench.place.poison_words
-    facts["says_why"] = words in json.dumps(facts["apply"].get("reason")) or (
-        words in facts["apply"].get("stderr", "")
-    )
+    facts["says_why"] = words in (facts["apply"].get("reason") or "")
     after = bench.status()
     facts["runs"] = {key: after.get(key) for key in ("profile", "verdict", "generation")}
     unit = bench.place.service
     done = bench.call("journalctl", "-u", unit, "-n", "400", "--no-pager", "-o", "cat", bound=30)
     facts["journal"] = [line[:400] for line in done.stdout.splitlines() if words in line][:12]
-    return facts
 
 
 # ---------------------------------------------------------------- parts of steps
