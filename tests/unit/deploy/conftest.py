@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,17 +12,18 @@ from good_host import Host, good_host
 from kimisvc.host import reach
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 @pytest.fixture
-def host(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Host:
-    """A good host; what lies in /tmp, where PrivateTmp= would hide it, counts as seen."""
-    base = tmp_path_factory.getbasetemp()
-    for folder in (base.parent, base, tmp_path):
-        if not folder.stat().st_mode & 0o001:
-            folder.chmod(0o755)
-    monkeypatch.setattr(reach, "HIDDEN", {str(tmp_path / "home"): "ProtectHome= hides it"})
-    return good_host(tmp_path)
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """A good host; what lies in /tmp, where PrivateTmp= would hide it, counts as seen.
+
+    Not in pytest's own folder: that is closed to others, and closed again by
+    every other session of pytest on the same machine.
+    """
+    with tempfile.TemporaryDirectory(prefix="kimisvc-host-") as name:
+        root = Path(name)
+        root.chmod(0o755)
+        monkeypatch.setattr(reach, "HIDDEN", {str(root / "home"): "ProtectHome= hides it"})
+        yield good_host(root)
