@@ -150,7 +150,7 @@ def row_of(at: float, target: Target, load: Load, found: BenchResult) -> BenchRo
 def server_of(profile: Profile, base_url: str) -> Server:
     """Given a profile and where its server is reached, return what the benchmark needs of it."""
     vllm = profile.vllm
-    named = option(profile, "tokenizer")
+    named = option(profile.args, "tokenizer")
     return Server(
         executable=vllm.executable,
         base_url=base_url,

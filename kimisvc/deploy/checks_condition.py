@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import Finding, warning
+from kimisvc.deploy.inspection import Finding, few, warning
 from kimisvc.host import pci
 from kimisvc.host.gpu_condition import IDLE, OK, Slowed, clock_reasons
+from kimisvc.records import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kimisvc.host.gpu import Gpu, Survey
     from kimisvc.host.gpu_condition import Condition, Pair
 
-GIB = 1 << 30
 UNKNOWN = "unknown"
 MOST_NAMED = 6
 
@@ -144,7 +144,7 @@ def _peers(pairs: tuple[Pair, ...]) -> Finding:
         if why not in (OK, UNKNOWN):
             faults.setdefault(why, []).append(f"{pair.first}-{pair.second}")
     problems = tuple(
-        warning(f"GPUs {_few(named)} do not reach each other's memory: {why}")
+        warning(f"GPUs {few(named, MOST_NAMED)} do not reach each other's memory: {why}")
         for why, named in faults.items()
     )
     reached = sum(1 for pair in pairs if pair.read == pair.write == OK)
@@ -172,12 +172,7 @@ def _bridges(root: Path) -> Finding:
     if not found:
         return Finding("ACS", (), "no bridge redirects")
     words = (
-        f"ACS of the PCIe bridges {_few(found)} redirects copies from GPU to GPU through the"
+        f"ACS of the PCIe bridges {few(found, MOST_NAMED)} redirects copies from GPU to GPU through the"
         " processor; turn ACS off in the firmware"
     )
     return Finding("ACS", (warning(words),), f"{len(found)} bridges redirect")
-
-
-def _few(words: list[str]) -> str:
-    more = f" and {len(words) - MOST_NAMED} more" if len(words) > MOST_NAMED else ""
-    return ", ".join(words[:MOST_NAMED]) + more

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.inspection import warning
 from kimisvc.host import files, limits, processes
-from kimisvc.records import Problem, UnitNames
+from kimisvc.records import GIB, MIB, Problem, UnitNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kimisvc.deploy.inspection import Inspection
 
-MIB, GIB = 1 << 20, 1 << 30
 LEAST_FREE = 64 * MIB
 """What state and history may need of the disk while a service runs (bytes)."""
 LEAST_CACHE = 2 * GIB

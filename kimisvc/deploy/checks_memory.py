@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.inspection import warning
 from kimisvc.host import limits, processes, shared_memory
-from kimisvc.records import Problem
+from kimisvc.records import GIB, MIB, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kimisvc.deploy.inspection import Inspection
     from kimisvc.host.shared_memory import Segment, SharedMemory
 
-GIB, MIB = 1 << 30, 1 << 20
 NOTEWORTHY = GIB
 """So much left behind is worth a warning though enough is free (bytes)."""
 MOST_NAMED = 6

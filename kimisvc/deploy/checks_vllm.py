@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.inspection import warning
 from kimisvc.host import reach, vllm_binary
+from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.records import Problem
 
 if TYPE_CHECKING:
@@ -89,9 +89,3 @@ def kimisvc(about: Inspection) -> Iterator[Problem]:
     why = reach.why_unrunnable(about.place.kimisvc)
     if why:
         yield Problem(f"{why}; install kimisvc under /opt or /usr, where its units can run it")
-
-
-def release(version: str) -> tuple[int, ...]:
-    """Given a version, return its release numbers: 0.32.0+cpu and 0.32.0rc1 give (0, 32, 0)."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.host import gpu, processes, reach
+from kimisvc.profile.knowledge.parallelism import gpus_used
 from kimisvc.records import Installation, Problem, Profile, Severity, UnitNames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 BY_ADDRESS = "PCI_BUS_ID"
 """NVML's own order, and what kimisvc sets where the profile does not say."""
-PARALLEL = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
-SHORT = {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,8 @@ class Inspection:
     @property
     def ranks(self) -> int:
         """How many GPUs work together; 0 where the profile does not say."""
-        product = 1
-        for name in PARALLEL:
-            value = option(self.profile, name, SHORT[name])
-            product *= value if isinstance(value, int) and value > 0 else 1
-        return max(self.profile.hardware.gpus, product if product > 1 else 0)
+        used = gpus_used(self.profile.args) or 1
+        return max(self.profile.hardware.gpus, used if used > 1 else 0)
 
     def is_ours(self, pid: int) -> bool:
         """Given a process, say whether it belongs to our own service."""
@@ -107,15 +103,12 @@ def visible(gpus: tuple[gpu.Gpu, ...], env: Mapping[str, str]) -> Iterator[gpu.G
         yield found[0]
 
 
-def option(profile: Profile, *names: str) -> object:
-    """Given an option of vLLM by its names, return its value in [args]; None if it is not there."""
-    for name in names:
-        for spelling in (name, name.replace("-", "_")):
-            if spelling in profile.args:
-                return profile.args[spelling]
-    return None
-
-
 def warning(message: str, key: str = "") -> Problem:
     """Given what is odd but refuses nothing, return it as a problem."""
     return Problem(message, key=key, severity=Severity.WARNING)
+
+
+def few(words: Sequence[str], most: int, rest: str = "more") -> str:
+    """Given words, return the first `most` of them as a list, and how many `rest` there are."""
+    more = f" and {len(words) - most} {rest}" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

@@ -11,8 +11,6 @@ from kimisvc.host.gpu_condition import Condition, Pair, condition, pairs, told
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GIB = 1 << 30
-
 
 @dataclass(frozen=True, slots=True)
 class Gpu:

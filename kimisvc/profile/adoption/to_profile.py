@@ -14,6 +14,7 @@ from kimisvc.profile.adoption.secret_words import (
     secret_variable,
     shown,
 )
+from kimisvc.profile.knowledge.parallelism import NODES, SIZES, gpus_here, option
 from kimisvc.profile.options import OWNED_VARIABLES
 from kimisvc.profile.quantities import format_duration
 from kimisvc.profile.secret_signs import SETTINGS, secret_in
@@ -41,7 +42,6 @@ _DASHES = ("\u2012", "\u2013", "\u2014", "\u2212")
 """What a web page or a text processor makes of two hyphens."""
 _READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 _DAY = 86400
-_SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 
 
 def take_launch(
@@ -200,15 +200,12 @@ def _fill_in(scene: Scene) -> None:
         draft.unclear(
             "the model", "is not named in the command; vLLM would take a tiny one of its own"
         )
-    sizes = [draft.value("args", name) for name in _SIZES]
-    counts = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool)]
-    gpus = 1
-    for count in counts:
-        gpus *= count
-    spread = any(draft.value("args", name) for name in ("nnodes", "data-parallel-size-local"))
-    if gpus > 1 and not spread:
-        words = " x ".join(name for name, size in zip(_SIZES, sizes, strict=True) if size)
-        draft.put("hardware", "gpus", gpus, f"from {words}")
+    args = {key: one.value for (table, key), one in draft.entries.items() if table == "args"}
+    gpus = gpus_here(args) or 0
+    if gpus > 1:
+        words = " x ".join(name for name in SIZES if option(args, name))
+        nodes = option(args, NODES)
+        draft.put("hardware", "gpus", gpus, f"from {words}{f' on {nodes} boxes' if nodes else ''}")
     if scene.user and scene.user != "root":
         draft.put("service", "user", scene.user)
     if scene.folder.startswith("/"):

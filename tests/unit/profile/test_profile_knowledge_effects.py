@@ -154,4 +154,4 @@ def test_nothing_is_said_of_the_effect_of_an_illegal_value() -> None:
     ],
 )
 def test_gpus_are_counted_from_the_options(args: dict[str, ArgValue], used: int | None) -> None:
-    assert gpus_used(profile({}, args)) == used
+    assert gpus_used(args) == used

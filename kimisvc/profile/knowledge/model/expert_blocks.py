@@ -12,19 +12,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.model.families import family_of
 from kimisvc.profile.knowledge.model.shape import Shape
+from kimisvc.profile.knowledge.parallelism import DATA, PREFILL, TENSOR, option, ranks
+from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.problems import Finding
+from kimisvc.records import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.records import Profile
+    from kimisvc.records import Profile, VllmKnowledge
 
-_TP, _EP = "tensor-parallel-size", "enable-expert-parallel"
-_CUT_BY = (_TP, "data-parallel-size", "prefill-context-parallel-size")
+_EP = "enable-expert-parallel"
+_CUT_BY = (TENSOR, DATA, PREFILL)
 """Without expert parallelism experts are cut by all of these (FusedMoEParallelConfig.make)."""
+_REFINING, _FINEST = (0, 29), 32
+"""The first vLLM that makes blocks smaller, and how small it makes them at most."""
+_UNSUPPORTED = ("MiniMax-M2",)
+"""Families whose recipe says that tensor parallelism alone is not supported (recipes.vllm.ai)."""
 _OTHER_WEIGHTS = re.compile("awq|gptq|int4|int8|fp4|bf16|gguf|w4a16|w8a8")
 
 
@@ -39,39 +48,64 @@ class _Known:
 _BY_NAME = (
     _Known(
         "minimax-?m2",
-        Shape(experts=256, intermediate=1536, block=(128, 128)),
+        Shape(experts=256, intermediate=1536, block=(128, 128), quantized_by="fp8"),
     ),
 )
 """Models judged without their config.json (MiniMaxAI/MiniMax-M2.5: config.json)."""
 
 
-def ranks(draft: Profile, option: str) -> int:
-    """Given an option that counts ranks, return it; 1 where it is not set, or is no number."""
-    value = draft.args.get(option, 1)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
-
-
-def block_findings(draft: Profile, shape: Shape) -> Iterator[Finding]:
-    """Given a profile and the shape of its model, yield whether its blocks cannot be divided."""
+def block_findings(draft: Profile, shape: Shape, vllm: VllmKnowledge) -> Iterator[Finding]:
+    """Given a profile, the shape of its model and its vLLM, yield whether blocks cannot be divided."""
     known = shape if shape.intermediate else _by_name(draft.vllm.model)
+    args = draft.args
     if not known.block or not known.intermediate:
         return
-    if known.experts and draft.args.get(_EP) is True:
+    if known.experts and option(args, _EP) is True:
         return
-    options = _CUT_BY if known.experts else (_TP,)
+    options = _CUT_BY if known.experts else (TENSOR,)
     parts = 1
-    for option in options:
-        parts *= ranks(draft, option)
+    for name in options:
+        parts *= ranks(args, name)
     fault = _why(known, parts)
-    if fault:
-        ways = ["enable-expert-parallel = true"] if known.experts else []
-        if parts == ranks(draft, _TP):
-            smaller = (n for n in range(parts - 1, 0, -1) if parts % n == 0)
-            ways += [f"{_TP} = {n}" for n in smaller if not _why(known, n)][:1]
-        written = [("args", option) for option in options if option in draft.args]
-        where = (*written, ("args", _EP), ("vllm", "model"))
-        message = f"{fault}. Write {' or '.join(ways)}" if ways else fault
-        yield Finding(where[0], message, or_at=where[1:])
+    if not fault:
+        return
+    ways = [f"{_EP} = true"] if known.experts else []
+    if parts == ranks(args, TENSOR):
+        smaller = (n for n in range(parts - 1, 0, -1) if parts % n == 0)
+        ways += [f"{TENSOR} = {n}" for n in smaller if not _why(known, n)][:1]
+    severity = Severity.ERROR
+    if _refines(draft, known, parts, vllm):
+        severity = Severity.WARNING
+        fault += (
+            f". vLLM {vllm.version} makes the blocks smaller, so that it starts; only slower "
+            "kernels (Triton) read them"
+        )
+    written = [("args", name) for name in options if option(args, name) is not None]
+    where = (*written, ("args", _EP), ("vllm", "model"))
+    message = f"{fault}. Write {' or '.join(ways)}" if ways else fault
+    yield Finding(where[0], message, severity, or_at=where[1:])
+
+
+def _refines(draft: Profile, shape: Shape, parts: int, vllm: VllmKnowledge) -> bool:
+    """Whether vLLM makes the blocks of the experts so small that these parts fit.
+
+    It does so for its own FP8 format, to 32 or more that divide all sizes
+    (vllm 0.33, refine_fp8_moe_block_shape; quantization/fp8.py), or pads for a
+    backend that is named; not for layers without experts, and not for the format
+    of compressed-tensors.
+    """
+    size, remainder = divmod(shape.intermediate, parts)
+    if remainder or not shape.experts or shape.quantized_by != "fp8":
+        return False
+    version = release(vllm.version)
+    if version and version < _REFINING:
+        return False
+    family = family_of(draft.vllm.model, shape.model_type)
+    if family and family.name in _UNSUPPORTED:
+        return False
+    backend = option(draft.args, "moe-backend")
+    finest = gcd(size, shape.hidden, *shape.block)
+    return finest >= _FINEST or backend not in (None, "auto")
 
 
 def _by_name(model: str) -> Shape:

@@ -89,7 +89,7 @@ def _unknown(option: str, parser: str, vllm: VllmKnowledge) -> Finding | None:
     from difflib import get_close_matches  # only a profile with a problem pays
 
     near = get_close_matches(parser.lower(), known, 1)
-    sure = near or vllm.known_from is KnownFrom.ASKED
+    sure = vllm.known_from is KnownFrom.ASKED
     message = f"vLLM {vllm.version} has no parser {shown(parser)}. " + (
         f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}"
     )

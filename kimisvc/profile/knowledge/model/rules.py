@@ -9,10 +9,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kimisvc.profile.knowledge.model.expert_blocks import block_findings, ranks
+from kimisvc.profile.knowledge.model.expert_blocks import block_findings
 from kimisvc.profile.knowledge.model.families import parser_findings
 from kimisvc.profile.knowledge.model.shape import Shape, shape_of
+from kimisvc.profile.knowledge.parallelism import (
+    DATA,
+    DATA_HERE,
+    DECODE,
+    NODES,
+    PREFILL,
+    SIZES,
+    TENSOR,
+    gpus_here,
+    option,
+    ranks,
+)
+from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
+from kimisvc.profile.options import option_name
 from kimisvc.profile.problems import Finding
 from kimisvc.records import KnownFrom, Severity
 
@@ -21,12 +35,13 @@ if TYPE_CHECKING:
 
     from kimisvc.records import Profile, VllmKnowledge
 
-_TP, _PP, _DP = "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"
-_SEVERAL_NODES = ("nnodes", "data-parallel-address", "data-parallel-rank", "headless")
+_LENGTH = "max-model-len"
 _LONG = re.compile(r"(\d+(?:\.\d+)?)([kKmM])")
 _MULTIPLIERS = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}
 _WITHOUT_GGUF = (0, 24)
 """The first vLLM without GGUF of its own (quantization/gguf.py is in the wheel of 0.23.0)."""
+_FORMATS = ("quantization", "load-format")
+_GGUF_QUANT = r"[\w.-]+/[\w.-]*gguf[\w.-]*:\w+"
 
 
 def model_findings(
@@ -42,7 +57,7 @@ def model_findings(
     yield from _gpus(draft)
     yield from _context_parallel(draft)
     yield from _heads(draft, shape)
-    yield from block_findings(draft, shape)
+    yield from block_findings(draft, shape, known)
     yield from _context(draft, shape)
     yield from _gguf(draft, known)
     yield from _encoder(draft)
@@ -50,19 +65,20 @@ def model_findings(
 
 def _gpus(draft: Profile) -> Iterator[Finding]:
     """A rank each on a GPU of its own: the sizes multiply."""
-    gpus = draft.hardware.gpus
-    if not gpus or any(draft.args.get(option) not in (None, 1, False) for option in _SEVERAL_NODES):
+    gpus, args = draft.hardware.gpus, draft.args
+    needed = gpus_here(args)
+    if not gpus or needed is None or needed == gpus:
         return
-    here = "data-parallel-size-local" if "data-parallel-size-local" in draft.args else _DP
-    options = (_TP, _PP, "prefill-context-parallel-size", here)
-    factors = [(option, ranks(draft, option)) for option in options]
-    needed = 1
-    for _, factor in factors:
-        needed *= factor
-    if needed == gpus:
-        return
-    product = " x ".join(f"{option} {n}" for option, n in factors if n > 1 or option == _TP)
-    named = [("args", option) for option, _ in factors if option in draft.args]
+    names = [*SIZES, DATA_HERE, NODES]
+    if option(args, DATA_HERE) is not None:
+        names.remove(DATA)
+    factors = [(name, ranks(args, name)) for name in names]
+    product = " x ".join(
+        f"{name} {n}" for name, n in factors if name != NODES and (n > 1 or name == TENSOR)
+    )
+    if ranks(args, NODES) > 1:
+        product += f" over {NODES} {ranks(args, NODES)}"
+    named = [("args", name) for name, _ in factors if option(args, name) is not None]
     where = (*named, ("hardware", "gpus"))
     if needed > gpus:
         message = f"{product} takes {needed} GPUs, but [hardware] gpus is {gpus}"
@@ -73,22 +89,21 @@ def _gpus(draft: Profile) -> Iterator[Finding]:
 
 
 def _context_parallel(draft: Profile) -> Iterator[Finding]:
-    option = "decode-context-parallel-size"
-    parts, whole = ranks(draft, option), ranks(draft, _TP)
-    if "prefill-context-parallel-size" not in draft.args and whole % parts:
+    parts, whole = ranks(draft.args, DECODE), ranks(draft.args, TENSOR)
+    if option(draft.args, PREFILL) is None and whole % parts:
         yield Finding(
-            ("args", option),
-            f"{parts} does not divide tensor-parallel-size {whole}, as vLLM asks for",
-            or_at=(("args", _TP),),
+            ("args", DECODE),
+            f"{parts} does not divide {TENSOR} {whole}, as vLLM asks for",
+            or_at=(("args", TENSOR),),
         )
 
 
 def _heads(draft: Profile, shape: Shape) -> Iterator[Finding]:
-    parts = ranks(draft, _TP)
+    parts = ranks(draft.args, TENSOR)
     if shape.heads and shape.heads % parts:
         fitting = max(n for n in range(1, parts) if shape.heads % n == 0)
         yield Finding(
-            ("args", _TP),
+            ("args", TENSOR),
             f"the model's {shape.heads} attention heads cannot be divided by {parts}. "
             f"{fitting} would do",
             or_at=(("vllm", "model"),),
@@ -96,17 +111,21 @@ def _heads(draft: Profile, shape: Shape) -> Iterator[Finding]:
 
 
 def _context(draft: Profile, shape: Shape) -> Iterator[Finding]:
-    option = "max-model-len"
-    longest = _tokens(draft.args.get(option))
+    longest = _tokens(option(draft.args, _LENGTH))
     allowed = draft.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") not in ("", "0")
-    if not shape.positions or longest <= shape.positions or "hf-overrides" in draft.args or allowed:
+    if not shape.positions or longest <= shape.positions or _overrides(draft) or allowed:
         return
     yield Finding(
-        ("args", option),
+        ("args", _LENGTH),
         f"{longest} is more than the {shape.positions} tokens the model was made for, and vLLM "
         f"ends. Write {shape.positions} at most",
         or_at=(("vllm", "model"),),
     )
+
+
+def _overrides(draft: Profile) -> bool:
+    """Whether [args] change the model's own config: as a table, or field by field."""
+    return any(option_name(name).partition(".")[0] == "hf-overrides" for name in draft.args)
 
 
 def _tokens(value: object) -> int:
@@ -120,11 +139,10 @@ def _tokens(value: object) -> int:
 
 
 def _gguf(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
-    named = "gguf" in draft.vllm.model.lower().rpartition("/")[2]
-    asked = "gguf" in (draft.args.get("quantization"), draft.args.get("load-format"))
-    if not (named or asked) or _release(vllm.version) < _WITHOUT_GGUF:
+    version = release(vllm.version)
+    if not _is_gguf(draft) or not version or version < _WITHOUT_GGUF:
         return
-    options = (vllm.options.get(name) for name in ("quantization", "load-format"))
+    options = (vllm.options.get(name) for name in _FORMATS)
     if any(option and "gguf" in option.choices for option in options):
         return  # a plug-in brought it
     sure = vllm.known_from is KnownFrom.ASKED
@@ -136,16 +154,21 @@ def _gguf(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
     )
 
 
-def _release(version: str) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)", version)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+def _is_gguf(draft: Profile) -> bool:
+    """Whether a file, or a quant of a repository (org/name-GGUF:Q4_K_M), or an option says so.
+
+    What lies in a folder its name does not say; the preflight looks into it.
+    """
+    name = draft.vllm.model.lower()
+    asked = any(str(option(draft.args, one)).lower() == "gguf" for one in _FORMATS)
+    return asked or name.endswith(".gguf") or re.fullmatch(_GGUF_QUANT, name) is not None
 
 
 def _encoder(draft: Profile) -> Iterator[Finding]:
-    option = "mm-encoder-tp-mode"
-    if draft.args.get("language-model-only") is True and option in draft.args:
+    mode = "mm-encoder-tp-mode"
+    if option(draft.args, "language-model-only") is True and option(draft.args, mode) is not None:
         yield Finding(
-            ("args", option),
+            ("args", mode),
             "does nothing beside language-model-only, which leaves the encoder out. Keep one",
             Severity.WARNING,
             or_at=(("args", "language-model-only"),),

@@ -12,8 +12,10 @@ _POSITIONS = (
 """Where a config says how long a context may be; the least counts, but for model_max_length,
 which goes before all (vllm: get_derived_max_model_len)."""
 _EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "num_routed_experts")
-_UNSCALED = ("default", "su", "longrope", "llama3")
+_UNSCALED = ("default", "mrope", "su", "longrope", "llama3", "deepseek_llama_scaling")
 """Kinds of RoPE whose factor does not lengthen the context (vllm/config/model.py)."""
+_ROPES = ("rope_scaling", "rope_parameters")
+_MOST_FACTOR = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Shape:
     """Sizes of a model. 0 and () mean: not said.
 
     `intermediate` is that of its experts where it has some; `block` that of its
-    FP8 weights, rows and columns.
+    FP8 weights, rows and columns, and `quantized_by` the method of its checkpoint.
     """
 
     model_type: str = ""
@@ -30,6 +32,8 @@ class Shape:
     experts: int = 0
     intermediate: int = 0
     block: tuple[int, ...] = ()
+    hidden: int = 0
+    quantized_by: str = ""
 
 
 def shape_of(config: Mapping[str, object]) -> Shape:
@@ -41,13 +45,16 @@ def shape_of(config: Mapping[str, object]) -> Shape:
     text = {**config, **nested}
     experts = _first(text, _EXPERTS)
     own = _first(text, ("moe_intermediate_size",)) if experts else 0
+    quantization = _table(text, "quantization_config")
     return Shape(
         model_type=str(config.get("model_type", "")),
         heads=_first(text, ("num_attention_heads",)),
-        positions=_context(text),
+        positions=_context(config, text),
         experts=experts,
         intermediate=own or _first(text, ("intermediate_size",)),
-        block=_block(_table(text, "quantization_config")),
+        block=_block(quantization),
+        hidden=_first(text, ("hidden_size",)),
+        quantized_by=str(quantization.get("quant_method", "")),
     )
 
 
@@ -64,20 +71,34 @@ def _first(config: Mapping[str, object], keys: tuple[str, ...]) -> int:
     return 0
 
 
-def _context(text: Mapping[str, object]) -> int:
-    """The longest context. Versions differ on what YaRN's factor means: the longer counts."""
-    if "model_max_length" in text:
-        return _first(text, ("model_max_length",))
+def _context(config: Mapping[str, object], text: Mapping[str, object]) -> int:
+    """The longest context that some vLLM takes; 0: not said.
+
+    RoPE lengthens what is said, by whichever key (_get_and_verify_max_len). A
+    factor of YaRN counts from the original length up to vLLM 0.19, and not at all
+    in 0.33: the longer counts. The outermost model_max_length may allow more.
+    """
     said = [length for key in _POSITIONS if (length := _first(text, (key,)))]
-    if not said:
+    base = _first(text, ("model_max_length",)) or min(said, default=0)
+    if not base:
         return 0
-    rope = _table(text, "rope_scaling") or _table(text, "rope_parameters")
-    kind = rope.get("rope_type", rope.get("type", "default"))
+    ropes = [rope for key in _ROPES for rope in _ropes(_table(text, key))]
+    scaled = [_scaled(base, rope) for rope in ropes]
+    return max(base, _first(config, ("model_max_length",)), *scaled)
+
+
+def _ropes(table: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """The table itself, and those in it: Transformers 5 may have one for each kind of layer."""
+    return [table, *(inner for inner in table.values() if isinstance(inner, Mapping))]
+
+
+def _scaled(base: int, rope: Mapping[str, object]) -> int:
+    kind = str(rope.get("rope_type", rope.get("type", "default")))
     factor = rope.get("factor")
     if kind in _UNSCALED or isinstance(factor, bool) or not isinstance(factor, int | float):
-        return min(said)
-    original = _first(rope, ("original_max_position_embeddings",))
-    return max(min(said), int((original or min(said)) * factor))
+        return base
+    original = _first(rope, ("original_max_position_embeddings",)) if "yarn" in kind else 0
+    return int((original or base) * factor) if 0 < factor < _MOST_FACTOR else base
 
 
 def _block(quantization: Mapping[str, object]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from kimisvc.profile.knowledge.nccl.selections import (
     allowed_algorithms,
     allowed_protocols,
 )
-from kimisvc.profile.knowledge.parallelism import gpus_used
+from kimisvc.profile.knowledge.parallelism import gpus_here
 from kimisvc.profile.knowledge.variables.devices import devices, visible_devices
 from kimisvc.profile.knowledge.variables.integers import as_read, is_clear
 from kimisvc.profile.problems import Finding
@@ -106,12 +106,12 @@ def _two_names(profile: Profile) -> Iterator[Finding]:
 
 def _too_few_devices(profile: Profile) -> Iterator[Finding]:
     value = profile.env.get("CUDA_VISIBLE_DEVICES", "")
-    listed, used = len(devices(value)), gpus_used(profile)
+    listed, used = len(devices(value)), gpus_here(profile.args)
     if listed and not visible_devices(value) and used and used > listed:
         yield Finding(
             ("env", "CUDA_VISIBLE_DEVICES"),
             f"{shown(value)} lets vLLM see {listed} GPU{'s' * (listed > 1)}, and [args] spread "
-            f"the model over {used}. List {used}, or lower tensor-parallel-size",
+            f"the model over {used} here. List {used}, or lower tensor-parallel-size",
             or_at=(("args", "tensor-parallel-size"),),
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.nccl.selections import COLLECTIVES, PROTOCOLS, allowed_protocols
-from kimisvc.profile.knowledge.parallelism import gpus_used, option
+from kimisvc.profile.knowledge.parallelism import gpus_used, option, several_boxes
 from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn
 from kimisvc.profile.problems import Finding
@@ -78,8 +78,8 @@ def _tuned(profile: Profile) -> list[str]:
 
 
 def _one_gpu(profile: Profile) -> Iterator[_Idle]:
-    used = gpus_used(profile)
-    if used == 1 or profile.hardware.gpus == 1:
+    alone = gpus_used(profile.args) == 1 or profile.hardware.gpus == 1
+    if alone and not several_boxes(profile.args):
         names = [*_tuned(profile), *_set(profile, ActsOn.NETWORK)]
         yield _Idle(
             names,
@@ -99,13 +99,16 @@ def _own_of_vllm(profile: Profile) -> Iterator[_Idle]:
         yield _Idle(["NCCL_ASYNC_ERROR_HANDLING"], "is taken away by vLLM in each worker")
     if profile.env.get("PYTORCH_NVML_BASED_CUDA_CHECK", "1") != "1":
         yield _Idle(["PYTORCH_NVML_BASED_CUDA_CHECK"], "is set to 1 by vLLM itself")
-    if number(profile, "NCCL_GRAPH_REGISTER") == 1 and option(profile, "enable-sleep-mode"):
+    if (
+        number(profile, "NCCL_GRAPH_REGISTER") == 1
+        and option(profile.args, "enable-sleep-mode") is True
+    ):
         yield _Idle(
             ["NCCL_GRAPH_REGISTER"],
             "keeps memory of CUDA graphs pinned while the model sleeps: vLLM sets it to 0 for "
             "enable-sleep-mode if you do not set it. Leave it out",
         )
-    if "NCCL_MAX_CTAS" in profile.env and option(profile, "enable-eplb"):
+    if "NCCL_MAX_CTAS" in profile.env and option(profile.args, "enable-eplb") is True:
         yield _Idle(
             ["NCCL_MAX_CTAS"],
             "stands in the place of the cap of 8 that vLLM sets for enable-eplb to keep two "
@@ -125,10 +128,10 @@ def _other_all_reduce(profile: Profile) -> Iterator[_Idle]:
 
 def _carrier(profile: Profile) -> str:
     """What carries the all-reduce of decode instead of NCCL, or "" (cuda_communicator.py)."""
-    used = gpus_used(profile)
+    used = gpus_used(profile.args)
     if profile.env.get("VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC") == "1" and used in (2, 4, 8):
         return "FlashInfer's all-reduce over PCIe (VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC)"
-    custom = not option(profile, "disable-custom-all-reduce") and used in _CUSTOM_ALL_REDUCE
+    custom = not option(profile.args, "disable-custom-all-reduce") and used in _CUSTOM_ALL_REDUCE
     if custom and profile.hardware.link is Link.NVLINK:
         return "vLLM's own all-reduce (unless disable-custom-all-reduce = true)"
     return ""
@@ -186,7 +189,7 @@ def _no_nvlink(profile: Profile) -> Iterator[_Idle]:
 
 def _no_network(profile: Profile) -> Iterator[_Idle]:
     through_network = p2p_is_off(profile) and number(profile, "NCCL_SHM_DISABLE") == 1
-    if not through_network:
+    if not through_network and not several_boxes(profile.args):
         yield from _each(
             _set(profile, ActsOn.NETWORK),
             "has no effect: it is for the network between boxes, and this service runs on one",
@@ -202,7 +205,7 @@ def _p2p_not_used(profile: Profile) -> Iterator[_Idle]:
 
 
 def _nothing_logged(profile: Profile) -> Iterator[_Idle]:
-    level = profile.env.get("NCCL_DEBUG", "").upper()
+    level = profile.env.get("NCCL_DEBUG", "").upper().replace("NONE", "")
     if level not in ("INFO", "TRACE") and "NCCL_DEBUG_LEVELS" not in profile.env:
         yield _Idle(
             [name for name in ("NCCL_DEBUG_SUBSYS",) if profile.env.get(name)],
