@@ -12,7 +12,7 @@ from kimisvc.observe.report.words import plain
 from kimisvc.records import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.history import (
@@ -83,7 +83,7 @@ def read_story(box: Box, which: Which, now: float | None = None) -> Story:
         rollbacks=tuple(
             replace(row, reason=plain(row.reason)) for row in reversed(history.find_rollbacks(few))
         ),
-        canaries=tuple(replace(row, profile=plain(row.profile)) for row in reversed(canaries)),
+        canaries=_named_plainly(reversed(canaries)),
         benches=tuple(reversed(history.find_benches(few))),
         contests=Contests(),
     )
@@ -91,6 +91,16 @@ def read_story(box: Box, which: Which, now: float | None = None) -> Story:
     return replace(
         story, clock=Clock(_events(story), made_at), profiles=names, contests=contests(box, names)
     )
+
+
+def _named_plainly(rows: Iterable[CanaryRow]) -> tuple[CanaryRow, ...]:
+    """Given canaries, make the names of their profiles plain; they are many, and few have to be."""
+    names: dict[str, str] = {}
+    made = []
+    for row in rows:
+        name = names.get(row.profile) or names.setdefault(row.profile, plain(row.profile))
+        made.append(row if name == row.profile else replace(row, profile=name))
+    return tuple(made)
 
 
 def _events(story: Story) -> list[tuple[int, float]]:
