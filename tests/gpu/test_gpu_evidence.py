@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +32,20 @@ RESULTS = HERE / "results" / "2xh200.json"
 Found = dict[str, Any]
 
 
+def why_not() -> str:
+    """Say why the evidence cannot be taken here; empty if it can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if shutil.which("nvidia-smi") is None:
+        return "needs GPUs: there is no nvidia-smi"
+    if not Path("/run/systemd/system").is_dir():
+        return "needs a systemd as PID 1: tests/gpu/README.md"
+    executable = place(HERE / "places" / "h200.toml", SHIPPED).executable
+    return "" if executable.exists() else f"needs vLLM as {executable}"
+
+
 @pytest.mark.gpu
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_every_step_ends_and_holds_what_is_promised(tmp_path: Path) -> None:
     driver = [sys.executable, str(HERE / "gpu_driver.py"), "--results", str(tmp_path)]
     subprocess.run(driver, check=True, timeout=3600)
