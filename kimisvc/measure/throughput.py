@@ -40,7 +40,8 @@ def rounds(
     """Given who makes a request, play rounds of so many at once; return their speeds (tok/s).
 
     One more before them warms up: batches of this size are compiled, too. The
-    first that breaks ends it, and so do others who use the server. `told` is called with the number of each round.
+    first that breaks ends it, and so do others who use the server. `told` is
+    called with the number of each round.
     """
     before = _finished(world)
     warm = _round(world, [make() for _ in range(concurrency)])
