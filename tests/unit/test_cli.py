@@ -139,7 +139,9 @@ def test_a_program_gets_json_whatever_goes_wrong(
 
 
 @pytest.mark.parametrize("name", ["a/b", "../../etc", "", "UPPER", "x" * 33])
-@pytest.mark.parametrize("command", ["status", "history", "rollback", "probe", "gate", "settle"])
+@pytest.mark.parametrize(
+    "command", ["status", "history", "rollback", "probe", "gate", "canary", "settle"]
+)
 def test_an_instance_that_is_no_name_is_a_usage_error(
     capsys: pytest.CaptureFixture[str], command: str, name: str
 ) -> None:
