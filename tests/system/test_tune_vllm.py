@@ -1,0 +1,61 @@
+"""tune, compare and bench with the real vLLM (CPU build), on profiles that truly differ."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from stage import Stage
+
+if TYPE_CHECKING:
+    from stage import Sandbox
+
+pytestmark = [pytest.mark.system, pytest.mark.vllm]
+
+PROFILE = """schema = 1
+extends = "cpu_smollm2.toml"
+name = "{name}"
+
+[env]
+OMP_NUM_THREADS = "{threads}"
+VLLM_CPU_OMP_THREADS_BIND = "{bound}"
+"""
+"""vLLM's CPU build takes its threads from the cores that it is bound to."""
+
+
+def test_threads_are_told_apart_and_the_better_left_in_place(sandbox: Sandbox) -> None:
+    stage = Stage(sandbox, "kimi", port=8000)
+    for name, threads, bound in (("one_thread", 1, "0"), ("two_threads", 2, "0-1")):
+        text = PROFILE.format(name=name, threads=threads, bound=bound)
+        sandbox.write(f"/etc/kimisvc-{name}.toml", text)
+    one, two = "/etc/kimisvc-one_thread.toml", "/etc/kimisvc-two_threads.toml"
+    done = stage.kimisvc("tune", "--explore", "--max-starts", "4", one, two, "--json", timeout=1500)
+    assert done.stdout, done.stderr
+    answer = json.loads(done.stdout)
+    assert [trial["candidate"] for trial in answer["trials"]] == [
+        "one_thread", "two_threads", "two_threads", "one_thread",
+    ]  # fmt: skip
+    assert {trial["verdict"] for trial in answer["trials"]} <= {"PASS", "DEGRADED"}
+    assert (done.returncode, answer["exit"]) == (0, 0), answer["summary"]
+    seen = stage.status()
+    assert seen["profile"] == answer["winner"]
+    assert seen["generation"] == seen["accepted_generation"]
+
+    compared = stage.kimisvc("compare", "one_thread", "two_threads", "--json")
+    assert compared.returncode == 0, compared.stderr
+    found = json.loads(compared.stdout)
+    assert found["starts"] == [2, 2]
+    assert found["low"] <= found["ratio"] <= found["high"]
+    differing = {row["key"] for row in found["differences"]}
+    assert {"env.OMP_NUM_THREADS", "env.VLLM_CPU_OMP_THREADS_BIND"} <= differing
+
+    words = ("--concurrency", "1,4", "--requests", "4", "--input-tokens", "32",
+             "--output-tokens", "24")  # fmt: skip
+    bench = stage.kimisvc("bench", "--json", *words, timeout=900)
+    assert bench.returncode == 0, bench.stderr
+    alone, four = json.loads(bench.stdout)["benches"]
+    assert (alone["completed"], alone["failed"], four["completed"]) == (4, 0, 4)
+    assert four["output_throughput"] > 0 < alone["mean_tpot_ms"]
+    print(answer["summary"], compared.stdout, bench.stdout)  # noqa: T201 - pytest -s shows what was measured
+    stage.stop()
