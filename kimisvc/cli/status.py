@@ -116,6 +116,8 @@ def _progress_json(found: Status) -> dict[str, Any] | None:
 
 def status_text(found: Status, box: Box) -> str:
     """Given a status, return it for people: the state first, then the proof, then what is odd."""
+    from kimisvc.deploy.tune_state import unfinished
+
     if found.current is None and not found.drift:
         return f"{found.instance}: nothing was ever applied here (kimisvc apply PROFILE)"
     rows = [("instance", found.instance)]
@@ -125,6 +127,8 @@ def status_text(found: Status, box: Box) -> str:
     rows.append(("unit", _unit_words(found, box)))
     rows.append(("ready", "yes" if found.ready else "no"))
     rows += _proof_rows(found)
+    if unfinished(box.layout):
+        rows.append(("search", "under way: kimisvc tune --status shows it"))
     rows += [("drift", line) for line in found.drift]
     rows += [("drop-in", path) for path in found.service.drop_ins]
     return table(rows)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.tune import World
     from kimisvc.deploy.tune_candidates import Offered
     from kimisvc.deploy.tune_state import Asked, TrialRow, TuneState
+    from kimisvc.host.vllm_api import VllmApi
     from kimisvc.records import Problem, UnitFile
 
 
@@ -166,15 +167,24 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         from kimisvc.deploy.tune_state import refuse_meanwhile
 
         refuse_meanwhile(box.layout)
-        current = box.generations.sound_current()
-        runs = box.systemd.state(box.layout.units.service).active_state == "active"
-        refuse_traffic(box, asked, doors.api(current.settings()) if current and runs else None)
+        refuse_traffic(box, asked, _server(box))
         begin(box, asked, tried, _unit(box))
         click.echo(f"kimisvc: {said}", err=True)
         if then is _Then.LEAVE:
             click.echo("kimisvc: watch it with: kimisvc tune --follow", err=True)
             return _status(box, form)
         return _follow(box, form)
+
+
+def _server(box: Box) -> VllmApi | None:
+    """The door to the server that runs; None where none does, or nobody can say where it listens."""
+    current = box.generations.sound_current()
+    if current is None or box.systemd.state(box.layout.units.service).active_state != "active":
+        return None
+    try:
+        return doors.api(current.settings())
+    except ProfileRefusedError:
+        return None  # a damaged generation
 
 
 def _unit(box: Box) -> UnitFile:

@@ -100,7 +100,9 @@ def _try(world: World, state: TuneState, pending: Pending) -> TuneState:
     box = world.means.box
     world.means.reporter.step(f"candidate {pending.candidate}")
     profile, written = kept_profile(box.layout, pending.candidate)
-    wish = replace(world.wish_of(profile, written), reload=RELOAD[state.asked.search])
+    wish = replace(
+        world.wish_of(profile, written), reload=RELOAD[state.asked.search], actor=state.asked.acting
+    )
     target = parse_target(state.asked.target) if state.asked.target else None
     row = carry_out(world.means, wish, pending, target)
     world.means.reporter.step(told(row))

@@ -100,7 +100,7 @@ def _put_back(world: World, state: TuneState, name: str, wish: Wish) -> tuple[Tu
     write_state(box.layout, state)
     world.means.reporter.step(state.log[-1][1])
     began = Pending(name, box.history.sequence(), box.now())
-    row = carry_out(world.means, wish, began, None)
+    row = carry_out(world.means, replace(wish, actor=state.asked.acting), began, None)
     return replace(state, restoring_s=state.restoring_s + row.seconds), row
 
 

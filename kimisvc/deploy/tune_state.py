@@ -48,6 +48,11 @@ class Asked:
     window: str = ""
     actor: str = ""
 
+    @property
+    def acting(self) -> str:
+        """Who acts in it, as history names it."""
+        return f"{self.actor} (tune)" if self.actor else "tune"
+
 
 @dataclass(frozen=True, slots=True)
 class Contender:

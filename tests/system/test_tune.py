@@ -146,6 +146,34 @@ def test_none_works_and_nothing_was_there(stage: Stage) -> None:
     assert "not accepted" in answer["left"]
 
 
+def test_a_lost_accepted_generation_is_told(stage: Stage) -> None:
+    assert stage.apply(stage.profile("before", gate=NO_GATE))[0] == 0
+    home = f"/var/lib/kimisvc/{stage.instance}"
+    stage.sandbox.run("rm", "-r", f"{home}/generations/0001/units")
+    status, answer = tune(stage, stage.profile("wrong", {"default_answer": "I like trains."}))
+    assert (status, answer["winner"]) == (5, None), answer["summary"]
+    assert "lost" in answer["left"] or "damaged" in answer["left"]
+    assert "(wrong), not accepted, is active" in answer["left"]
+
+
+def test_a_lost_terminal_leaves_it_at_work(stage: Stage) -> None:
+    slow = stage.profile("slow", {"load_seconds": 3.0, "decode_tok_s": UNDER}, gate=NO_GATE)
+    quick = stage.profile("quick")
+    watching = f"exec kimisvc tune --target '>60~100' {slow} {quick}"
+    unit = f"watch-{stage.port}"
+    stage.sandbox.run("systemd-run", "--quiet", "--unit", unit, "-p", "RemainAfterExit=yes",
+                      "sh", "-c", watching)  # fmt: skip
+    stage.until(loads, "it loads")
+    assert "search" in stage.kimisvc("status", "--instance", stage.instance).stdout
+    stage.sandbox.run("systemctl", "kill", "--signal=INT", unit)
+    seen = wait_for(stage, has_ended)
+    assert (seen["winner"], seen["exit"]) == ("quick", 0)
+    said = stage.sandbox.run("journalctl", "-u", unit, "--no-pager", "-o", "cat").stdout
+    assert "left; the search goes on without you" in said
+    actors = {row["actor"] for row in stage.history()["applies"]}
+    assert actors == {"root (tune)"}
+
+
 def test_a_risky_one_is_never_started(stage: Stage) -> None:
     slow = stage.profile("slow", {"decode_tok_s": UNDER}, gate=NO_GATE)
     risky = stage.profile("risky", {"decode_tok_s": OVER}, env={"NCCL_P2P_LEVEL": "SYS"})

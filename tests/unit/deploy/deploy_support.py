@@ -47,7 +47,8 @@ def box_at(folder: Path, systemd: Any = None) -> Box:
     layout = Layout(place, "kimi")
     for path in (place.units, layout.state, layout.runtime, layout.generations):
         path.mkdir(parents=True, exist_ok=True)
-    return Box(layout, systemd or Quiet(), now=lambda: 1000.0, sleep=lambda _: None)
+    door: Any = systemd or Quiet()
+    return Box(layout, door, now=lambda: 1000.0, sleep=lambda _: None)
 
 
 def profile(name: str = "base", **changes: Any) -> Profile:
@@ -80,7 +81,7 @@ def add_start(
         90.0, 200.0 + number, 150.0 + number, 50.0, vllm, None, None, proof,
     )  # fmt: skip
     accepted = Accepted.YES if kind.accepted else Accepted.NO
-    known = {"vllm": vllm, "driver": "580.1", "gpus": ["H200"], "prompt_tokens": 128,
+    known: dict[str, Any] = {"vllm": vllm, "driver": "580.1", "gpus": ["H200"], "prompt_tokens": 128,
              "max_tokens": 256}  # fmt: skip
     box.history.add_record(record, accepted, {**known, **facts})
     return record.invocation

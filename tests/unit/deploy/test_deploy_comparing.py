@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deploy_support import add_generation, add_start, box_at, profile
@@ -110,7 +110,8 @@ def test_another_length_is_another_question(tmp_path: Path, fact: str) -> None:
     box = box_at(tmp_path)
     a, b = add_generation(box, BASE), add_generation(box, LL)
     add_start(box, a, (55.0, 55.1))
-    add_start(box, b, (56.0, 56.1), **{fact: 64})
+    length: Any = {fact: 64}
+    add_start(box, b, (56.0, 56.1), **length)
     with pytest.raises(KimisvcError, match=f"{fact}: .* and 64"):
         held_together(of_generation(box, a), of_generation(box, b), 0.02)
 

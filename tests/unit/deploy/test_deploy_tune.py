@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from kimisvc.records import Profile
+
 PASS, DEGRADED, FAIL, UNKNOWN = (
     VerdictKind.PASS, VerdictKind.DEGRADED, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE,
 )  # fmt: skip
@@ -168,8 +170,8 @@ def test_a_target_is_that_of_the_first_unless_said() -> None:
 # ---------------------------------------------------------------- candidates
 
 
-def offered(*profiles: object) -> list[Offered]:
-    return [Offered(f"/etc/{p.name}.toml", "text", p) for p in profiles]  # type: ignore[attr-defined]  # profiles
+def offered(*profiles: Profile) -> list[Offered]:
+    return [Offered(f"/etc/{p.name}.toml", "text", p) for p in profiles]
 
 
 def test_candidates_know_their_risk_and_distance() -> None:
