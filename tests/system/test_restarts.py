@@ -317,7 +317,7 @@ def test_a_clock_that_was_set_back_hides_no_start(stage: Stage) -> None:
     stage.sandbox.run(
         "python3", "-c",
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]);"
-        " db.executemany(\"INSERT INTO starts (invocation, generation, profile, model, started_at,"
+        ' db.executemany("INSERT INTO starts (invocation, generation, profile, model, started_at,'
         " ready_at, load_s, sequence) VALUES (?, 1, 'one', 'm', 9e9, 9e9, 1.0, 1000 + ?)\","
         " [(str(n), n) for n in range(30)]); db.commit()",
         f"/var/lib/kimisvc/{stage.instance}/history.sqlite",
