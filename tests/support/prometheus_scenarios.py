@@ -186,7 +186,7 @@ SCENES = (
     Scene("nothing to restore", {
         **verdict((0, ""), (20, "FAIL")), kimi("kimisvc_rollbacks_total", restored="no"): at((0, 0), (21, 1)),
         **became("gate", (0, "activating"), (20, "failed")),
-    }, ((30, alerts("RolledBack", "GateFailed")),)),
+    }, ((30, alerts("GateFailed")),)),
     Scene("INCONCLUSIVE", {**verdict((0, ""), (20, "INCONCLUSIVE")),
                            **became("gate", (0, "activating"), (20, "inactive"))},
           ((29, NONE), (31, alerts("GateInconclusive")))),

@@ -20,6 +20,7 @@ from kimisvc.observe.families import FAMILIES
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "packaging" / "prometheus"
 RULES = FOLDER / "kimisvc.rules.yml"
+DASHBOARD = REPOSITORY / "packaging" / "grafana" / "kimisvc.json"
 TEXT = RULES.read_text()
 ROWS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load(TEXT)["groups"] for rule in group["rules"]
@@ -159,3 +160,25 @@ def test_every_series_of_a_rule_exists() -> None:
 def test_every_series_of_the_healthy_scene_exists() -> None:
     known = {family.name for family in FAMILIES} | SERIES | PROMETHEUS_OWN
     assert {series.partition("{")[0] for series in HEALTHY} <= known
+
+
+def test_every_series_of_the_dashboard_exists_and_no_panel_lies_on_another() -> None:
+    known = {family.name for family in FAMILIES} | SERIES | PROMETHEUS_OWN
+    dashboard = json.loads(DASHBOARD.read_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            assert target["datasource"]["uid"] == "${datasource}"
+            assert set(NAME.findall(target["expr"])) <= known, panel["title"]
+    taken = [
+        (column, line)
+        for p in (panel["gridPos"] for panel in dashboard["panels"])
+        for column in range(p["x"], p["x"] + p["w"])
+        for line in range(p["y"], p["y"] + p["h"])
+    ]
+    assert len(taken) == len(set(taken))
+    assert max(column for column, _ in taken) < 24
+
+
+def test_the_dashboard_asks_for_a_source_and_an_instance() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert [v["name"] for v in dashboard["templating"]["list"]] == ["datasource", "instance"]
