@@ -97,7 +97,8 @@ collect() {
     [[ -n ${OUT:-} ]] || return 0
     cp "$results/results.json" "$OUT/" 2>/dev/null || true
     cp "$home/ready.log" "$home/boot.log" "$OUT/" || true
-    tar -C "$BOX/root" -czf "$OUT/results.tar.gz" results || true
+    # Caches of vLLM's benchmark lie there too; and what kimisvc keeps says more than its history.
+    tar -C "$BOX/root" --exclude='results/.*' -czf "$OUT/results.tar.gz" results var/lib/kimisvc || true
 }
 
 case ${1:-} in

@@ -83,10 +83,10 @@ def main() -> int:
             found.setdefault("steps", {})[step.name] = _taken(step, bench, profiles)
             found["figures"] = bench.figures
             _write(results / "results.json", found)
+            _keep_history(bench, results)
             if step.name == FIRST and not found["steps"][step.name]["ended"]:
                 sys.stdout.write("without a baseline that runs there is nothing to go on with\n")
                 break
-    _keep_history(bench, results)
     return 0 if all(found["steps"].get(name, {}).get("ended") for name in chosen) else 1
 
 
