@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from loading import load
 
 from kimisvc.host import vllm_binary
 from kimisvc.profile.knowledge.court import Sight, judged
 from kimisvc.profile.knowledge.risk.options import option_risk
 from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.profile.loader import Checked, check, load
+from kimisvc.profile.loader import Checked, check
 from kimisvc.records import Link, Profile, Risk, VllmKnowledge
 from kimisvc.shipped import shipped
 

@@ -103,7 +103,8 @@ def _placed_by_others(args: Args) -> bool:
 
 
 def _given(args: Args, name: str) -> bool:
-    return _value(args, name) not in (None, False)
+    value = _value(args, name)
+    return value is not None and value is not False  # 0 is a number here
 
 
 def _value(args: Args, name: str) -> object:

@@ -34,9 +34,15 @@ def test_no_variable_has_two_rows() -> None:
         ("CUDA_MODULE_LOADING", "LAZZY", "Write LAZY"),
         ("CUDA_SCALE_LAUNCH_QUEUES", "3x", "Write 0.25x, 0.5x, 2x or 4x"),
         ("CUDA_CACHE_PATH", "cache", "Write an absolute path"),
-        ("OMP_NUM_THREADS", "4,2", "is not a plain whole number"),
+        ("OMP_NUM_THREADS", "4,x", '"x" is not a plain whole number'),
+        ("OMP_NUM_THREADS", "4,0", "out of range"),
+        ("OMP_PROC_BIND", "spread,clsoe", "Write close"),
+        ("CUDA_VISIBLE_DEVICES", "0,-1,1", "hides all after it"),
+        ("CUDA_VISIBLE_DEVICES", "-2", "hides all after it"),
         ("OMP_NUM_THREADS", "", "is not a plain whole number"),
-        ("LD_PRELOAD", "libjemalloc.so.2", "Write an absolute path"),
+        ("LD_PRELOAD", "lib/libjemalloc.so.2", "Write an absolute path"),
+        ("LD_PRELOAD", "/a.so:~/b.so", "no shell reads it"),
+        ("VLLM_NCCL_SO_PATH", "./libnccl.so.2", "Write an absolute path"),
         ("HF_HOME", "~/hf", "no shell reads it"),
         ("HF_HUB_OFFLINE", "enabled", "it would count as off"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:true", "expandable_segments:True"),
@@ -57,7 +63,15 @@ def test_illegal_values_are_refused(name: str, value: str, end: str) -> None:
         ("CUDA_VISIBLE_DEVICES", ""),
         ("CUDA_MODULE_LOADING", "LAZY"),
         ("OMP_NUM_THREADS", "8"),
+        ("OMP_NUM_THREADS", "4,2"),
+        ("OMP_NUM_THREADS", "4, 2,1"),
         ("OMP_PROC_BIND", "CLOSE"),
+        ("OMP_PROC_BIND", "spread,close"),
+        ("CUDA_VISIBLE_DEVICES", "-1"),
+        ("LD_PRELOAD", "libjemalloc.so.2"),
+        ("LD_PRELOAD", "/a.so:libtcmalloc.so.4 /b.so"),
+        ("VLLM_NCCL_SO_PATH", "libnccl.so.2"),
+        ("NCCL_DEBUG", "NONE"),
         ("PYTORCH_ALLOC_CONF", "expandable_segments:True"),
         ("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/opt/lib"),
     ],
@@ -72,11 +86,30 @@ def test_more_gpus_than_are_seen_are_refused() -> None:
     assert told(env, tensor_parallel_size=8) == [
         (
             'error: CUDA_VISIBLE_DEVICES: "0,1,2,3" lets vLLM see 4 GPUs, and [args] spread the model '
-            "over 8. List 8, or lower tensor-parallel-size"
+            "over 8 here. List 8, or lower tensor-parallel-size"
         )
     ]
     assert told(env, tp="2", pp=4)
+    assert told(env, **{"data-parallel-size": 4, "data-parallel-size-local": 8})
     assert told(env, **{"tensor-parallel-size": "many"}) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"data-parallel-size": 16, "data-parallel-size-local": 8},
+        {"tensor-parallel-size": 16, "nnodes": 2},
+        {"tensor-parallel-size": 16, "distributed-executor-backend": "ray"},
+        {"tensor-parallel-size": 8, "data-parallel-size": 2, "data-parallel-rank": 1},
+    ],
+)
+def test_gpus_of_other_boxes_are_not_to_be_seen_here(args: dict[str, ArgValue]) -> None:
+    assert told({"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}, **args) == []
+
+
+def test_no_gpu_at_all_is_a_wish() -> None:
+    for none in ("", "-1", " -1 "):
+        assert told({"CUDA_VISIBLE_DEVICES": none}, **{"tensor-parallel-size": 4}) == []
 
 
 @pytest.mark.parametrize(

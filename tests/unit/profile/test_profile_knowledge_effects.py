@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kimisvc.profile.knowledge.parallelism import gpus_used
+from kimisvc.profile.knowledge.parallelism import gpus_here, gpus_used, several_boxes
 from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.variables.effects import effect_findings
 from kimisvc.records import (
@@ -61,6 +61,11 @@ def told(draft: Profile) -> dict[str, str]:
         ({"NCCL_DEBUG": "WARN", "NCCL_DEBUG_SUBSYS": "ALL"}, "NCCL_DEBUG_SUBSYS", "=INFO"),
         ({"NCCL_DEBUG_FILE": "/x"}, "NCCL_DEBUG_FILE", "without NCCL_DEBUG"),
         (
+            {"NCCL_DEBUG": "none", "NCCL_DEBUG_FILE": "/x"},
+            "NCCL_DEBUG_FILE",
+            "without NCCL_DEBUG",
+        ),
+        (
             {"VLLM_BATCH_INVARIANT": "1", "NCCL_ALGO": "Ring"},
             "NCCL_ALGO",
             "set anew by vLLM itself",
@@ -104,7 +109,10 @@ def test_another_all_reduce_over_pcie_leaves_nccl_the_prefill() -> None:
     (finding,) = effect_findings(profile(env))
     assert finding.message.startswith("NCCL_PROTO, NCCL_MIN_CTAS hardly act on decode: ")
     assert finding.or_at == (("env", "NCCL_MIN_CTAS"),)
-    assert told(profile(env, {"tensor-parallel-size": 3})) == {}
+    for gpus in (2, 4):
+        assert "NCCL_PROTO" in told(profile(env, {"tensor-parallel-size": gpus}))
+    for gpus in (3, 6):
+        assert told(profile(env, {"tensor-parallel-size": gpus})) == {}
 
 
 def test_the_all_reduce_of_vllm_over_nvlink_leaves_nccl_the_prefill() -> None:
@@ -124,6 +132,23 @@ def test_one_gpu_leaves_nothing_to_do(args: dict[str, ArgValue], gpus: int) -> N
     found = told(profile(env, args, Link.ANY, gpus))
     assert list(found) == ["NCCL_PROTO"]
     assert found["NCCL_PROTO"].startswith("NCCL_PROTO, NCCL_BUFFSIZE, NCCL_IB_TIMEOUT have no")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"tensor-parallel-size": 16, "nnodes": 2},
+        {"tensor-parallel-size": 16, "distributed-executor-backend": "ray"},
+        {"tensor-parallel-size": 8, "data-parallel-size": 2, "data-parallel-size-local": 1},
+        {"tensor-parallel-size": 8, "data-parallel-rank": 0},
+        {"tensor-parallel-size": 8, "data-parallel-address": "10.0.0.1"},
+    ],
+)
+def test_the_network_counts_where_other_boxes_work_too(args: dict[str, ArgValue]) -> None:
+    env = {"NCCL_IB_TIMEOUT": "22", "NCCL_SOCKET_NTHREADS": "4"}
+    assert told(profile(env, args)) == {}
+    assert told(profile(env, {"tensor-parallel-size": 2, "nnodes": 2}, gpus=1)) == {}
+    assert len(told(profile(env, {"tensor-parallel-size": 8, "nnodes": 1}))) == 2
 
 
 def test_what_vllm_sets_itself_is_told_where_it_does() -> None:
@@ -155,3 +180,46 @@ def test_nothing_is_said_of_the_effect_of_an_illegal_value() -> None:
 )
 def test_gpus_are_counted_from_the_options(args: dict[str, ArgValue], used: int | None) -> None:
     assert gpus_used(args) == used
+    assert gpus_here(args) == used
+    assert not several_boxes(args)
+
+
+@pytest.mark.parametrize(
+    ("args", "here"),
+    [
+        ({"dp": 16, "data-parallel-size-local": 8}, 8),
+        ({"tensor-parallel-size": 2, "data-parallel-size": 8, "data_parallel_size_local": "4"}, 8),
+        ({"data-parallel-size": 8, "data-parallel-size-local": 0}, 0),
+        ({"data-parallel-size": 8, "data-parallel-size-local": "some"}, None),
+        ({"tensor-parallel-size": "16", "nnodes": "2"}, 8),
+        ({"tensor-parallel-size": 4, "data-parallel-size": 4, "nnodes": 2}, 8),
+        ({"tensor-parallel-size": 8, "pipeline-parallel-size": 3, "nnodes": 3}, 8),
+        ({"tensor-parallel-size": 4, "data-parallel-size": 4, "data-parallel-rank": 0}, 4),
+        (
+            {"tensor-parallel-size": 8, "data-parallel-size": 4, "nnodes": 2,
+             "data-parallel-external-lb": True},
+            8,
+        ),
+        ({"tensor-parallel-size": 16, "data-parallel-size": 2, "nnodes": 4,
+          "data-parallel-rank": 1}, 8),
+        ({"tensor-parallel-size": 16, "distributed-executor-backend": "ray"}, None),
+        ({"tensor-parallel-size": 16, "distributed-executor-backend": "external_launcher"}, None),
+        ({"data-parallel-size": 16, "data-parallel-backend": "ray"}, None),
+        ({"data-parallel-size": 16, "headless": True}, None),
+        ({"data-parallel-size": 16, "data-parallel-address": "10.0.0.1"}, None),
+    ],
+)  # fmt: skip
+def test_gpus_of_this_box_are_not_those_of_all(args: dict[str, ArgValue], here: int | None) -> None:
+    assert gpus_here(args) == here
+    assert several_boxes(args)
+
+
+def test_what_stays_on_this_box() -> None:
+    for args in (
+        {"tensor-parallel-size": 8, "distributed-executor-backend": "mp", "nnodes": 1},
+        {"tensor-parallel-size": 2, "data-parallel-size": 4, "data-parallel-size-local": 4},
+        {"tensor-parallel-size": 8, "headless": False, "prefill-context-parallel-size": 1},
+    ):
+        assert gpus_here(args) == 8
+        assert not several_boxes(args)
+    assert gpus_here({"tensor-parallel-size": 4, "prefill-context-parallel-size": 2}) == 8

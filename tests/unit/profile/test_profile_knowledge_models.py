@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from loading import load
 
 from kimisvc.profile.knowledge.model.rules import model_findings
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.profile.loader import load
 from kimisvc.records import (
     ArgValue,
     GateSettings,
@@ -130,9 +130,68 @@ def test_a_size_that_is_not_divisible_at_all() -> None:
     assert "1536 of the experts is not divisible by 5" in finding.message
 
 
+QWEN = {
+    "model_type": "qwen3_moe",
+    "num_attention_heads": 32,
+    "num_experts": 128,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "max_position_embeddings": 40960,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "severity"),
+    [
+        ("0.28.1", Severity.ERROR),
+        ("0.19.1", Severity.ERROR),
+        ("0.29.0", Severity.WARNING),
+        ("0.33.0", Severity.WARNING),
+        ("1.0", Severity.WARNING),
+        ("0.1.dev1+gabc", Severity.WARNING),
+    ],
+)
+def test_blocks_that_a_vllm_makes_smaller_are_slow_and_no_error(
+    version: str, severity: Severity
+) -> None:
+    vllm = replace(ASKED, version=version)
+    finding = only("Qwen/Qwen3-30B-A3B-FP8", QWEN, vllm=vllm, tensor_parallel_size=4)
+    assert "768 / 4 = 192 is not a multiple of 128" in finding.message
+    assert finding.severity is severity
+    assert ("only slower kernels" in finding.message) is (severity is Severity.WARNING)
+    assert finding.message.endswith("enable-expert-parallel = true or tensor-parallel-size = 2")
+
+
+@pytest.mark.parametrize(
+    ("change", "gpus"),
+    [
+        ({}, 16),  # 48: no block of 32 or more divides it
+        ({"hidden_size": 2064}, 4),
+        ({"moe_intermediate_size": 750}, 4),  # not divisible at all
+        ({"model_type": "minimax_m2"}, 4),
+        ({"num_experts": 0, "intermediate_size": 768}, 4),  # layers are not refined
+        ({"quantization_config": {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"g": {"weights": {
+                "type": "float", "num_bits": 8, "block_structure": [128, 128]}}}}}, 4),
+    ],
+)  # fmt: skip
+def test_blocks_that_no_vllm_makes_smaller_are_an_error(change: dict[str, Any], gpus: int) -> None:
+    finding = only("/m", {**QWEN, **change}, vllm=ASKED, tensor_parallel_size=gpus)
+    assert finding.severity is Severity.ERROR
+
+
+def test_a_backend_that_is_named_may_pad_the_blocks() -> None:
+    args: dict[str, Any] = {"tensor_parallel_size": 16, "moe_backend": "deep_gemm"}
+    assert only("/m", QWEN, vllm=ASKED, **args).severity is Severity.WARNING
+
+
 def test_a_dense_model_has_blocks_too() -> None:
     config = {**MINIMAX, "num_local_experts": 0, "model_type": ""}
     finding = only("/m", config, tensor_parallel_size=8, enable_expert_parallel=True)
+    assert finding.severity is Severity.ERROR
     assert finding.message.endswith("Write tensor-parallel-size = 4")
 
 
@@ -155,6 +214,16 @@ def test_the_config_goes_before_the_name() -> None:
 
 def test_kimi_divides_by_eight() -> None:
     assert found("/m/Kimi-K2.5", KIMI, tensor_parallel_size=8, max_model_len=262144) == []
+
+
+def test_a_number_in_quotes_counts_as_one() -> None:
+    finding = only("/m", MINIMAX, gpus=8, tensor_parallel_size="8")
+    assert "1536 / 8 = 192" in finding.message
+    assert "48 attention heads" in only("/m", {**MINIMAX, "intermediate_size": 0},
+                                        tensor_parallel_size="5").message  # fmt: skip
+    assert only("/m", gpus=8, tensor_parallel_size="4").message.startswith(
+        "tensor-parallel-size 4 takes 4 of the 8 GPUs"
+    )
 
 
 def test_heads_are_not_divided_unevenly() -> None:
@@ -185,10 +254,44 @@ def test_a_longer_context_may_be_asked_for() -> None:
     assert list(model_findings(profile, KIMI)) == []
 
 
+def rope(table: dict[str, Any], key: str = "rope_scaling", **more: Any) -> dict[str, Any]:
+    return {"max_position_embeddings": 32768, key: table, **more}
+
+
+@pytest.mark.parametrize(
+    ("config", "longest"),
+    [
+        (rope({"rope_type": "yarn", "factor": 4.0}), 131072),
+        (rope({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}), 32768),
+        (rope({"rope_type": "linear", "factor": 2, "original_max_position_embeddings": 8192}), 65536),
+        (rope({"rope_type": "llama3", "factor": 8.0}), 32768),
+        (rope({"rope_type": "default", "factor": 8.0}), 32768),
+        (rope({"rope_type": "yarn", "factor": None}), 32768),
+        (rope({"rope_type": "yarn", "factor": 4.0}, model_max_length=131072), 524288),
+        (rope({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 131072},
+              model_max_length=131072), 524288),
+        (rope({"rope_type": "linear", "factor": 4.0}, model_max_length=131072), 524288),
+        (rope({"full_attention": {"rope_type": "linear", "factor": 8.0},
+               "sliding_attention": {"rope_type": "default"}}, "rope_parameters"), 262144),
+        ({"model_max_length": 131072, "text_config": {"max_position_embeddings": 4096}}, 131072),
+        ({"model_max_length": 131072, "text_config": {"model_max_length": 4096}}, 131072),
+    ],
+)  # fmt: skip
+def test_rope_lengthens_a_context(config: dict[str, Any], longest: int) -> None:
+    assert found("/m", config, max_model_len=longest) == []
+    assert f"the {longest} tokens" in only("/m", config, max_model_len=longest + 1).message
+
+
+def test_a_context_may_be_lengthened_field_by_field() -> None:
+    args: dict[str, Any] = {"max-model-len": 10**6, "hf-overrides.rope_parameters.factor": 4.0}
+    assert found("/m", KIMI, **args) == []
+
+
 @pytest.mark.parametrize(
     "config",
     [
         {},
+        {"max_position_embeddings": 8192, "rope_parameters": {"rope_type": "yarn", "factor": 1e300}},
         {"text_config": 3, "num_attention_heads": "64", "max_position_embeddings": True},
         {"quantization_config": {"quant_method": "fp8", "weight_block_size": [0, "x"]},
          "intermediate_size": 1536},
@@ -216,6 +319,18 @@ def test_a_config_that_is_odd_says_nothing(config: Mapping[str, object]) -> None
         (8, {"tensor_parallel_size": 4, "data_parallel_size": 4}, Severity.ERROR, "takes 16"),
         (8, {"tensor_parallel_size": 4}, Severity.WARNING, "takes 4 of the 8 GPUs"),
         (8, {}, Severity.WARNING, "takes 1 of the 8 GPUs"),
+        (
+            8,
+            {"tensor_parallel_size": 8, "pipeline_parallel_size": 4, "nnodes": 2},
+            Severity.ERROR,
+            "tensor-parallel-size 8 x pipeline-parallel-size 4 over nnodes 2 takes 16 GPUs",
+        ),
+        (
+            8,
+            {"tensor_parallel_size": 4, "data_parallel_size": 8, "data_parallel_size_local": 4},
+            Severity.ERROR,
+            "tensor-parallel-size 4 x data-parallel-size-local 4 takes 16 GPUs",
+        ),
     ],
 )
 def test_ranks_that_do_not_fit_the_gpus(
@@ -233,6 +348,11 @@ def test_ranks_that_do_not_fit_the_gpus(
         (8, {"tensor_parallel_size": 2, "pipeline_parallel_size": 2, "data_parallel_size": 2}),
         (8, {"tensor_parallel_size": 8, "data_parallel_size": 2, "data_parallel_size_local": 1}),
         (8, {"tensor_parallel_size": 16, "nnodes": 2}),
+        (8, {"data_parallel_size": 16, "data_parallel_size_local": 8}),
+        (8, {"tensor_parallel_size": 16, "distributed_executor_backend": "ray"}),
+        (8, {"tensor_parallel_size": "8"}),
+        (8, {"tensor_parallel_size": "many"}),
+        (4, {"tensor_parallel_size": 4, "data_parallel_size": 4, "data_parallel_rank": 3}),
         (0, {"tensor_parallel_size": 16}),
     ],
 )
@@ -274,9 +394,10 @@ def test_the_family_is_seen_in_the_config_too() -> None:
 
 
 def test_a_parser_that_does_not_exist() -> None:
-    finding = only("/m", reasoning_parser="kimi_k22")
+    finding = only("/m", vllm=ASKED, reasoning_parser="kimi_k22")
     assert finding.message.endswith("Did you mean kimi_k2?")
     assert finding.severity is Severity.ERROR
+    assert only("/m", reasoning_parser="kimi_k22").severity is Severity.WARNING
     assert only("/m", reasoning_parser="zzzzz").severity is Severity.WARNING
     assert only("/m", vllm=ASKED, reasoning_parser="zzzzz").severity is Severity.ERROR
     assert found("/m", reasoning_parser="zzzzz", reasoning_parser_plugin="/x.py") == []
@@ -303,10 +424,30 @@ def test_gguf_needs_an_old_vllm_or_a_plug_in() -> None:
     assert only("/m/GLM-5-Q4.gguf").severity is Severity.WARNING
     assert only("unsloth/GLM-5-GGUF:Q4", vllm=ASKED).severity is Severity.ERROR
     assert only("/m/x", load_format="gguf").path == ("vllm", "model")
+    assert only("/m/x", vllm=ASKED, quantization="GGUF").severity is Severity.ERROR
     assert found("/m/GLM-5-Q4.gguf", vllm=replace(ASKED, version="0.23.0")) == []
     loader = replace(ASKED.options["load-format"], choices=("auto", "gguf"))
     plugged = replace(ASKED, options={**ASKED.options, "load-format": loader})
     assert found("/m/GLM-5-Q4.gguf", vllm=plugged) == []
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "/srv/models/SmolLM2-from-gguf",
+        "/srv/models/SmolLM2-from-gguf/",
+        "/srv/gguf/Kimi-K2.5",
+        "org/SmolLM2-from-gguf",
+        "/srv/models/gguf:1/x",
+    ],
+)
+def test_a_folder_is_not_known_by_its_name(model: str) -> None:
+    assert found(model, vllm=ASKED) == []
+
+
+def test_a_vllm_that_does_not_tell_its_version_may_read_gguf() -> None:
+    for version in ("dev", "0.1.dev1+g1234567"):
+        assert found("/m/x.gguf", vllm=replace(ASKED, version=version)) == []
 
 
 def test_an_encoder_that_is_left_out_has_no_mode() -> None:
