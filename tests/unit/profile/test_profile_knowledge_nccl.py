@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loading import load
 
 from kimisvc.profile.knowledge.nccl.network import NCCL_NETWORK
 from kimisvc.profile.knowledge.nccl.tuning import NCCL
 from kimisvc.profile.knowledge.nccl.undocumented import NCCL_UNDOCUMENTED
 from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.variables.check import variable_findings
-from kimisvc.profile.knowledge.variables.near_names import edits, near_variable
+from kimisvc.profile.knowledge.variables.conflicts import conflicts
+from kimisvc.profile.knowledge.variables.near_names import (
+    FAMILIES,
+    edits,
+    near_variable,
+    nearest,
+)
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn, Variable
-from kimisvc.profile.loader import load
 from kimisvc.records import (
     ArgValue,
     HardwareSettings,
@@ -146,12 +153,25 @@ def test_public_case_31_needs_a_list_for_all_collectives() -> None:
         ({"NCCL_DEBUG": "verbose"}, "NCCL would log nothing"),
         ({"NCCL_MIN_CTAS": "8", "NCCL_MAX_CTAS": "4"}, "Lower the one or raise the other"),
         ({"NCCL_SOCKET_NTHREADS": "16", "NCCL_NSOCKS_PERTHREAD": "8"}, "are 128 sockets"),
+        ({"NCCL_SOCKET_NTHREADS": "13", "NCCL_NSOCKS_PERTHREAD": "5"}, "are 65 sockets"),
         ({"NCCL_DEBUG_FILE": "~/nccl.log"}, "no shell reads it"),
     ],
 )
 def test_other_mistakes_are_told_once(env: dict[str, str], end: str) -> None:
     (told,) = errors(**env)
     assert end in told
+
+
+def test_as_many_sockets_as_nccl_takes_are_not_too_many() -> None:
+    assert errors(NCCL_SOCKET_NTHREADS="16", NCCL_NSOCKS_PERTHREAD="4") == []
+
+
+@pytest.mark.parametrize("none", ["0", "-1"])
+def test_a_cap_that_caps_nothing_contradicts_no_floor(none: str) -> None:
+    for unit in ("CTAS", "NCHANNELS"):
+        env = {f"NCCL_MIN_{unit}": "4", f"NCCL_MAX_{unit}": none}
+        assert list(conflicts(draft(env))) == []
+        assert len(list(conflicts(draft(env | {f"NCCL_MAX_{unit}": "1"})))) == 1
 
 
 def test_a_secret_is_refused_and_not_shown() -> None:
@@ -180,8 +200,47 @@ def test_a_secret_is_refused_and_not_shown() -> None:
 )
 def test_near_names_are_refused(name: str, meant: str) -> None:
     assert errors(**{name: "1"}) == [
-        f"{name}: is read by nothing, and nothing says so. Did you mean {meant}?"
+        (
+            f"{name}: is read by nothing, and nothing says so. Did you mean {meant}? "
+            f'If the name is meant: allow_risky = ["{name}"]'
+        )
     ]
+
+
+def test_a_name_that_is_meant_may_be_let_pass() -> None:
+    profile = replace(draft({"NCCL_PORTO": "1"}), allow_risky=("NCCL_PORTO",))
+    assert list(variable_findings(profile)) == []
+    assert list(risk_findings(profile)) == []
+    (finding,) = variable_findings(replace(profile, allow_risky=("NCCL_ALGO",)))
+    assert finding.message.endswith('allow_risky = ["NCCL_ALGO", "NCCL_PORTO"]')
+
+
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_no_known_name_would_have_been_a_slip_of_the_others(name: str) -> None:
+    """What the next NCCL brings is as like the names of today as those are like each other."""
+    family, _, rest = name.partition("_")
+    others = [other.partition("_")[2] for other in VARIABLES if other != name]
+    assert family not in FAMILIES or nearest(rest, others) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "near"),
+    [
+        ("MXA_CTAS", "MAX_CTAS", True),
+        ("MIN_CTAS", "MAX_CTAS", False),
+        ("WIN_ENABLE", "GIN_ENABLE", False),
+        ("LL_BUFFSIZE", "BUFFSIZE", False),
+        ("BUFSIZE", "BUFFSIZE", True),
+        ("BUFFSZIES", "BUFFSIZE", True),
+        ("CUFFSIZES", "BUFFSIZE", False),  # two slips, one of them in the first letter
+        ("CUFFSIZE", "BUFFSIZE", True),
+        ("ALGORITM", "ALGO", False),
+        ("PRTOO", "PROTO", True),
+        ("PROXX", "PROTO", False),
+    ],
+)
+def test_how_like_names_have_to_be(text: str, known: str, near: bool) -> None:  # noqa: FBT001 - a row
+    assert nearest(text, [known]) == (known if near else "")
 
 
 @pytest.mark.parametrize(

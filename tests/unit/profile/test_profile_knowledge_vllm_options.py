@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from loading import load
 
 from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
-from kimisvc.profile.loader import check, load
+from kimisvc.profile.loader import check
+from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.records import (
     ArgValue,
     KnownFrom,
@@ -63,10 +65,20 @@ def test_no_shipped_profile_has_an_unknown_setting(path: Path) -> None:
 
 
 def test_a_misspelled_option_is_told_with_the_right_one() -> None:
-    finding = only(NEWEST, tensor_paralel_size=8)
+    finding = only(ASKED, tensor_paralel_size=8)
     assert finding.path == ("args", "tensor-paralel-size")
     assert finding.message.endswith("Did you mean tensor-parallel-size?")
     assert finding.severity is Severity.ERROR
+    assert only(NEWEST, tensor_paralel_size=8) == replace(finding, severity=Severity.WARNING)
+
+
+@pytest.mark.parametrize("name", sorted(set(NEWEST.options) - set(OWNED_OPTIONS)))
+def test_what_the_next_vllm_brings_is_never_refused(name: str) -> None:
+    """Each option in turn is one that the shipped table does not know yet."""
+    options = {key: option for key, option in NEWEST.options.items() if key != name}
+    told = found(replace(NEWEST, options=options), **{name: 1})
+    fatal = [finding.message for finding in told if finding.severity is Severity.ERROR]
+    assert [words for words in fatal if "would be read as --" not in words] == []
 
 
 def test_an_option_like_no_other_is_doubted_where_no_vllm_could_be_asked() -> None:
@@ -124,6 +136,11 @@ def test_an_abbreviation_of_what_kimisvc_sets_is_refused(written: str, owned: st
     assert finding.severity is Severity.ERROR
 
 
+def test_an_abbreviation_is_refused_by_the_vllm_that_reads_it() -> None:
+    assert only(ASKED, max_model="8k").severity is Severity.ERROR
+    assert only(NEWEST, max_model="8k").severity is Severity.WARNING
+
+
 def test_any_other_abbreviation_is_told_in_full() -> None:
     assert only(NEWEST, max_model="8k").message.endswith("Write max-model-len")
     message = only(NEWEST, max_num=1).message
@@ -173,7 +190,10 @@ def test_a_field_of_what_is_no_table() -> None:
 def test_a_misspelled_field() -> None:
     args: dict[str, ArgValue] = {"speculative-config": {"num_speculativ_tokens": 3}}
     assert only(NEWEST, **args).message.endswith("Did you mean num_speculative_tokens?")
-    assert "Did you mean" in only(NEWEST, **{"compilation-config.cudagraph_mod": "NONE"}).message
+    misspelled: dict[str, ArgValue] = {"compilation-config.cudagraph_mod": "NONE"}
+    assert "Did you mean" in only(NEWEST, **misspelled).message
+    assert only(NEWEST, **misspelled).severity is Severity.WARNING
+    assert only(ASKED, **misspelled).severity is Severity.ERROR
 
 
 def test_a_flag_without_a_negative_cannot_be_false() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,17 +11,27 @@ from hypothesis import strategies as st
 
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import ArgValue, ChoiceRule, OptionKind, Profile, Severity, VllmSettings
+from kimisvc.records import (
+    ArgValue,
+    ChoiceRule,
+    KnownFrom,
+    OptionKind,
+    Profile,
+    Severity,
+    VllmKnowledge,
+    VllmSettings,
+)
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding
 
 NEWEST = shipped_knowledge()
+ASKED = replace(NEWEST, known_from=KnownFrom.ASKED)
 
 
-def found(option: str, value: ArgValue) -> list[Finding]:
+def found(option: str, value: ArgValue, vllm: VllmKnowledge = ASKED) -> list[Finding]:
     profile = Profile("p", VllmSettings("/v/bin/vllm", "/m"), args={option: value})
-    return list(option_findings(profile, NEWEST))
+    return list(option_findings(profile, vllm))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +125,25 @@ def test_a_word_that_a_plug_in_may_bring_is_doubted(option: str, value: str) -> 
     (finding,) = found(option, value)
     assert finding.severity is Severity.WARNING
     assert "not among those vLLM knows itself" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("dtype", "fp5"),
+        ("attention-backend", "TRITON_MS"),
+        ("speculative-config", {"num_spec": 3}),
+        ("compilation-config", '{"cudagraph_mod": 1}'),
+    ],
+)
+def test_a_choice_or_a_field_of_a_newer_vllm_is_doubted(option: str, value: ArgValue) -> None:
+    (finding,) = found(option, value, NEWEST)
+    assert finding == replace(found(option, value)[0], severity=Severity.WARNING)
+
+
+def test_a_type_is_no_news_of_a_newer_vllm() -> None:
+    (finding,) = found("max-num-seqs", "many", NEWEST)
+    assert finding.severity is Severity.ERROR
 
 
 @given(st.data())

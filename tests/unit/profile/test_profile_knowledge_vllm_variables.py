@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
+from kimisvc.profile.options import OWNED_VARIABLES
 from kimisvc.records import (
     KnownFrom,
     Profile,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding
 
 NEWEST = shipped_knowledge()
+ASKED = replace(NEWEST, known_from=KnownFrom.ASKED)
 
 
 def found(name: str, value: str, vllm: VllmKnowledge = NEWEST) -> list[Finding]:
@@ -73,9 +76,29 @@ def test_a_variable_of_a_newer_vllm() -> None:
 
 
 def test_a_misspelled_variable_is_an_error() -> None:
-    finding = only("VLLM_WORKER_MULTIPROC_METHODE", "spawn")
-    assert finding.message.endswith("Did you mean VLLM_WORKER_MULTIPROC_METHOD?")
+    finding = only("VLLM_WORKER_MULTIPROC_METHODE", "spawn", ASKED)
+    assert finding.message.endswith(
+        "Did you mean VLLM_WORKER_MULTIPROC_METHOD? "
+        'If the name is meant: allow_risky = ["VLLM_WORKER_MULTIPROC_METHODE"]'
+    )
     assert finding.severity is Severity.ERROR
+    doubted = only("VLLM_WORKER_MULTIPROC_METHODE", "spawn")
+    assert doubted == replace(finding, severity=Severity.WARNING)
+
+
+def test_a_variable_that_is_meant_may_be_let_pass() -> None:
+    name = "VLLM_WORKER_MULTIPROC_METHODE"  # of a plug-in, maybe
+    profile = Profile("p", VllmSettings("/v", "/m"), env={name: "1"}, allow_risky=(name,))
+    (finding,) = vllm_variable_findings(profile, ASKED)
+    assert finding.severity is Severity.WARNING
+    assert list(risk_findings(profile)) == []
+
+
+@pytest.mark.parametrize("name", sorted(NEWEST.variables - set(OWNED_VARIABLES)))
+def test_what_the_next_vllm_reads_is_never_refused(name: str) -> None:
+    """Each variable in turn is one that the shipped table does not know yet."""
+    rest = replace(NEWEST, variables=NEWEST.variables - {name})
+    assert [f for f in found(name, "1", rest) if f.severity is Severity.ERROR] == []
 
 
 def test_a_variable_like_no_other_is_doubted_unless_vllm_would_end_with_it() -> None:

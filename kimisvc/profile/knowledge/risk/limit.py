@@ -49,9 +49,11 @@ def risk_findings(
     allowed = {_plain(name) for name in draft.allow_risky}
     needed: set[str] = set()
     for path, value, judged in _judgements(draft, of_option, of_variable):
+        name = _plain(path[1])
+        if judged is None and path[0] == "env":
+            needed.add(name)  # it may let the name itself pass, which is like another
         if judged is None or not _exceeds(judged.risk, draft.max_risk):
             continue
-        name = _plain(path[1])
         needed.add(name)
         if name not in allowed and name not in told:
             yield Finding(path, _refusal(path[1], value, judged, draft))

@@ -35,7 +35,7 @@ def variable_findings(draft: Profile) -> Iterator[Finding]:
         if name in illegal:
             yield Finding(("env", name), illegal[name])
         elif row is None:
-            yield from _unknown(name)
+            yield from _unknown(name, draft)
         elif value:
             yield from _old(row)
     for finding in conflicts(draft):
@@ -60,14 +60,19 @@ def _illegal(draft: Profile) -> Iterator[tuple[str, str]]:
             yield name, message
 
 
-def _unknown(name: str) -> Iterator[Finding]:
-    from kimisvc.profile.knowledge.variables.near_names import (
-        near_variable,  # only a wrong name pays
+def _unknown(name: str, draft: Profile) -> Iterator[Finding]:
+    if name in draft.allow_risky:
+        return  # it is meant
+    from kimisvc.profile.knowledge.variables.near_names import (  # only a wrong name pays
+        leave,
+        near_variable,
     )
 
     near = "" if name.startswith(_VLLM) else near_variable(name)
     if near:
-        message = f"is read by nothing, and nothing says so. Did you mean {near}?"
+        message = (
+            f"is read by nothing, and nothing says so. Did you mean {near}? {leave(name, draft)}"
+        )
         yield Finding(("env", name), message)
     elif name.startswith("NCCL_"):
         message = (

@@ -14,6 +14,8 @@ from kimisvc.profile.knowledge.variables.table import VARIABLES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kimisvc.records import Profile
+
 FAMILIES = ("NCCL", "CUDA", "OMP", "PYTORCH", "LD", "HF")
 """Families of names, by what stands before the first underscore, of which most are known."""
 
@@ -22,8 +24,8 @@ _OTHERS = frozenset(
 )
 """Collective libraries of other makers, one letter from NCCL."""
 
-_LONG, _FAR = 8, 2
-"""From how many characters on two edits are near, and not one alone."""
+_EDITS = ((8, 2), (4, 1), (0, 0))
+"""How many edits may lie in words of so many characters or more, for one to be meant by the other."""
 
 _LONG_FAMILY = 4
 """Shorter families are near too many others: GOMP_* is not OMP_*."""
@@ -48,20 +50,60 @@ def near_variable(name: str) -> str:
     return ""
 
 
+def leave(name: str, draft: Profile) -> str:
+    """Given a name that is like a known one and its profile, return how to let it pass."""
+    names = ", ".join(f'"{allowed}"' for allowed in (*draft.allow_risky, name))
+    return f"If the name is meant: allow_risky = [{names}]"
+
+
 def nearest(text: str, known: Iterable[str]) -> str:
-    """Given a text and the known ones, return the one fewest edits away, or "" if all are far."""
+    """Given a text and the known ones, return the one it is a slip of, or "" if it is of none.
+
+    Slips lie within words. A name with another word in it, or one word more, is
+    a name of its own: MIN_CTAS is not MAX_CTAS, nor LL_BUFFSIZE BUFFSIZE.
+    """
     others = tuple(known)
-    for most in range(1, (_FAR if len(text) >= _LONG else 1) + 1):
+    for most in (1, 2):
         for other in others:
-            if edits(text, other, most):
+            if _slipped(*_apart(text, other), most):
                 return other
     return ""
 
 
+def _apart(text: str, other: str) -> tuple[str, str]:
+    """Given two names, return what is left without the words they share at their ends."""
+    one, two = text.split("_"), other.split("_")
+    while one and two and one[0] == two[0]:
+        one, two = one[1:], two[1:]
+    while one and two and one[-1] == two[-1]:
+        one, two = one[:-1], two[:-1]
+    return "_".join(one), "_".join(two)
+
+
+def _slipped(one: str, two: str, most: int) -> bool:
+    """Whether so few edits are between both; more than one leave the first letter alone."""
+    if not one or not two:
+        return False
+    longest = max(len(one), len(two))
+    allowed = next(allowed for least, allowed in _EDITS if longest >= least)
+    if allowed == 0:
+        allowed = int(sorted(one) == sorted(two))  # MXA
+    return most <= allowed and (most == 1 or one[0] == two[0]) and edits(one, two, most)
+
+
 def _without_underscores(text: str, known: Iterable[str]) -> str:
     """BUFFER_SIZE is three edits from BUFFSIZE, one of them an underscore."""
-    joined = {name.replace("_", ""): name for name in known}
-    return joined.get(nearest(text.replace("_", ""), joined), "")
+    words = frozenset(text.split("_"))
+    for other in known:
+        if text.count("_") == other.count("_"):
+            continue
+        one, two = text.replace("_", ""), other.replace("_", "")
+        whole = words - {""} < frozenset(other.split("_")) or frozenset(
+            other.split("_")
+        ) < words - {""}
+        if one == two or (not whole and (_slipped(one, two, 1) or _slipped(one, two, 2))):
+            return other
+    return ""
 
 
 def edits(text: str, other: str, most: int) -> bool:

@@ -52,8 +52,9 @@ class _Names:
 def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
     """Given a profile and what its vLLM knows, yield what is wrong in [args].
 
-    Where that knowledge is from the shipped table, a name that resembles none
-    is a warning: the vLLM that will run may be newer.
+    Where that knowledge is from the shipped table, a name, a choice or a field
+    that is not in it is a warning, whatever it resembles: the vLLM that will run
+    may be newer.
     """
     names = _Names.of(vllm)
     first: dict[str, str] = {}
@@ -74,11 +75,11 @@ def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
             yield Finding(path, twice)
             continue
         if field:
-            yield from _field(path, option, field)
+            yield from _field(path, option, field, doubted(vllm))
         elif isinstance(value, bool):
             yield from _switch(path, head, option, value, names)
         else:
-            yield from value_findings(path, option, value)
+            yield from value_findings(path, option, value, doubted(vllm))
         if _DEPRECATED.search(option.help):
             yield Finding(
                 path, f"is deprecated. vLLM {vllm.version} says: {option.help}", Severity.WARNING
@@ -94,12 +95,15 @@ def _unknown(key: str, head: str, names: _Names) -> Finding:
     gone = REMOVED.get(head)
     if gone:
         return Finding(path, f"was removed in vLLM {gone.removed_in}. {gone.instead}")
+    doubt = doubted(vllm)
     begun = {names.long[name].name: name for name in names.long if name.startswith(head)}
     if begun:
-        return Finding(path, _abbreviated(head, begun))
+        owned = set(begun) & set(OWNED_OPTIONS)
+        return Finding(path, _abbreviated(head, begun), Severity.ERROR if owned else doubt)
     near = near_option(head, names.long)
     if near:
-        return Finding(path, f"is no option of vLLM {vllm.version}. Did you mean {near}?")
+        message = f"is no option of vLLM {vllm.version}. Did you mean {near}?"
+        return Finding(path, message, doubt)
     if vllm.known_from is KnownFrom.SHIPPED:
         return Finding(
             path,
@@ -124,6 +128,11 @@ def _abbreviated(head: str, begun: dict[str, str]) -> str:
     return (
         f'"{head}" is the beginning of several options: {", ".join(meant[:6])}. Write one in full'
     )
+
+
+def doubted(vllm: VllmKnowledge) -> Severity:
+    """Given a vLLM, return how bad it is not to know a name: an error if it said so itself."""
+    return Severity.ERROR if vllm.known_from is KnownFrom.ASKED else Severity.WARNING
 
 
 def near_option(name: str, known: Iterable[str]) -> str:
@@ -153,12 +162,14 @@ def _twice(key: str, spelled: str, first: dict[str, str]) -> str:
     return ""
 
 
-def _field(path: tuple[str, str], option: VllmOption, field: str) -> Iterator[Finding]:
+def _field(
+    path: tuple[str, str], option: VllmOption, field: str, doubt: Severity
+) -> Iterator[Finding]:
     """Given a key with a dot, yield what is wrong unless its option takes a table with that field."""
     if option.kind not in _TABLES:
         yield Finding(path, f"has a dot, but {option.name} takes {option.kind.value}: no fields")
     else:
-        yield from field_findings(path, option, [field.partition(".")[0].rstrip("+")])
+        yield from field_findings(path, option, [field.partition(".")[0].rstrip("+")], doubt)
 
 
 def _switch(

@@ -59,8 +59,13 @@ _RANGES: Mapping[str, _Range] = MappingProxyType(
 """Ranges that vLLM checks after it has read its options (vllm/config of 0.33.0)."""
 
 
-def value_findings(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
-    """Given an option and a value that is not true or false, yield what is wrong with it."""
+def value_findings(
+    path: tuple[str, str], option: VllmOption, value: ArgValue, doubt: Severity = Severity.ERROR
+) -> Iterator[Finding]:
+    """Given an option and a value that is not true or false, yield what is wrong with it.
+
+    `doubt` says how bad a choice or a field is that is not known.
+    """
     if option.kind is OptionKind.FLAG:
         yield Finding(
             path, f"{shown(value)} is refused: it is on or off. Write {option.name} = true or false"
@@ -70,14 +75,14 @@ def value_findings(path: tuple[str, str], option: VllmOption, value: ArgValue) -
         if option.kind not in (OptionKind.JSON, OptionKind.JSON_OR_TEXT):
             yield Finding(path, f"takes {option.kind.value}, not a table")
         else:
-            yield from field_findings(path, option, value)
+            yield from field_findings(path, option, value, doubt)
         return
     if isinstance(value, str) or not isinstance(value, Sequence):
-        yield from _single(path, option, value)
+        yield from _single(path, option, value, doubt)
     elif option.many:
         for item in value:
             if isinstance(item, str | int | float) and not isinstance(item, bool):
-                yield from _single(path, option, item)
+                yield from _single(path, option, item, doubt)
             elif option.kind is not OptionKind.JSON_OR_TEXT:
                 yield Finding(path, f"takes several times {option.kind.value}")
     elif option.kind is OptionKind.JSON and option.name in _ONE_JSON_LIST:
@@ -87,16 +92,22 @@ def value_findings(path: tuple[str, str], option: VllmOption, value: ArgValue) -
 
 
 def field_findings(
-    path: tuple[str, str], option: VllmOption, fields: Iterable[str]
+    path: tuple[str, str],
+    option: VllmOption,
+    fields: Iterable[str],
+    doubt: Severity = Severity.ERROR,
 ) -> Iterator[Finding]:
     """Given an option and keys of the table it gets, yield those the table does not have."""
     for field in fields:
         if not option.fields or field in option.fields:
             continue
-        yield Finding(path, f"has no field {shown(field)}. {_meant(field, option.fields)}")
+        message = f"has no field {shown(field)}. {_meant(field, option.fields)}"
+        yield Finding(path, message, doubt)
 
 
-def _single(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
+def _single(
+    path: tuple[str, str], option: VllmOption, value: ArgValue, doubt: Severity
+) -> Iterator[Finding]:
     if option.unset and isinstance(value, str) and value in _UNSET:
         return
     fault = _TYPES[option.kind](option, value)
@@ -105,9 +116,9 @@ def _single(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Itera
         return
     if option.kind is OptionKind.JSON and isinstance(value, str):
         told = _loaded(value)
-        yield from field_findings(path, option, told if isinstance(told, dict) else ())
+        yield from field_findings(path, option, told if isinstance(told, dict) else (), doubt)
     yield from _small_multiplier(path, option, value)
-    yield from _chosen(path, option, value)
+    yield from _chosen(path, option, value, doubt)
     limits = _RANGES.get(option.name)
     if limits and _is_number(value) and not limits.above < float(str(value)) <= limits.most:
         yield Finding(path, f"{shown(value)} is refused: {limits.why}")
@@ -207,7 +218,9 @@ def _small_multiplier(
 # ---------------------------------------------------------------- choices
 
 
-def _chosen(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Iterator[Finding]:
+def _chosen(
+    path: tuple[str, str], option: VllmOption, value: ArgValue, doubt: Severity
+) -> Iterator[Finding]:
     if not option.choices or option.kind is OptionKind.SIZE or option.name in _ELSEWHERE:
         return
     word = str(value)
@@ -221,7 +234,7 @@ def _chosen(path: tuple[str, str], option: VllmOption, value: ArgValue) -> Itera
         message = f"{shown(value)} is not among those vLLM knows itself. {hint}"
         yield Finding(path, message, Severity.WARNING)
     else:
-        yield Finding(path, f"{shown(value)} is not among the choices. {hint}")
+        yield Finding(path, f"{shown(value)} is not among the choices. {hint}", doubt)
 
 
 def _meant(word: str, known: Sequence[str]) -> str:

@@ -13,12 +13,13 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.variables.near_names import leave
 from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_VARIABLES
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import Severity, VariableReading, VllmVariable
+from kimisvc.records import KnownFrom, Severity, VariableReading, VllmVariable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,9 +91,12 @@ def _unknown(name: str, draft: Profile, vllm: VllmKnowledge) -> Finding:
     from difflib import get_close_matches  # only a profile with a problem pays
 
     near = get_close_matches(name, vllm.variables, 1, _ALIKE)
-    if near:
-        message = f"is no variable of vLLM {vllm.version}. Did you mean {near[0]}?"
-        return Finding(path, message)
+    if near and name not in draft.allow_risky:
+        message = (
+            f"is no variable of vLLM {vllm.version}. Did you mean {near[0]}? {leave(name, draft)}"
+        )
+        asked = vllm.known_from is KnownFrom.ASKED
+        return Finding(path, message, Severity.ERROR if asked else doubt)
     message = f"is no variable of vLLM {vllm.version}, which would ignore it. Leave it out"
     return Finding(path, message, doubt)
 
