@@ -87,6 +87,9 @@ def risk_of(name: str, env: dict[str, str], link: Link = Link.PCIE) -> Risk | No
         ("NCCL_TUNER_PLUGIN", "none", SAFE),
         ("NCCL_NET_PLUGIN", "/x.so", RISKY),
         ("LD_PRELOAD", "/x.so", RISKY),
+        ("LD_PRELOAD", "x.so", RISKY),
+        ("VLLM_NCCL_SO_PATH", "libnccl.so.2", RISKY),
+        ("NCCL_DEBUG", "NONE", SAFE),
         ("VLLM_NCCL_SO_PATH", "/x.so", RISKY),
         ("NCCL_PROTO", "", SAFE),
         ("NCCL_UNHEARD_OF", "1", None),
@@ -158,7 +161,7 @@ def test_leave_that_nothing_needs_is_told() -> None:
 
 
 def test_an_illegal_value_is_not_judged_as_well() -> None:
-    assert list(risk_findings(profile({"LD_PRELOAD": "x.so"}))) == []
+    assert list(risk_findings(profile({"LD_PRELOAD": "~/x.so"}))) == []
     both = {"NCCL_ALGO": "allreduce:tree", "NCCL_PROTO": "Simple"}
     assert list(risk_findings(profile(both))) == []
 

@@ -158,7 +158,7 @@ NCCL: tuple[Variable, ...] = (
              words("DEFAULT", "DEBUG_LOCAL", "DEBUG_GLOBAL", otherwise="NCCL would not check"),
              why="costs latency at every collective", harmless=("DEFAULT",), since="2.29.7"),
     safe("NCCL_DEBUG", "How much NCCL logs.",
-         words(*_LEVELS, otherwise=_SILENT), why=_LOG, acts_on=ActsOn.LOG,
+         words(*_LEVELS, "NONE", otherwise=_SILENT), why=_LOG, acts_on=ActsOn.LOG,
          changed="ATTN since 2.32"),
     safe("NCCL_DEBUG_LEVELS", "Levels NCCL logs besides those of NCCL_DEBUG.",
          word_list(*_LEVELS, "ALL", otherwise="NCCL would ignore it"), why=_LOG,

@@ -12,14 +12,18 @@ from kimisvc.profile.values import shown
 
 _DEVICE = r"[0-9]{1,4}|(?:GPU|MIG)-[0-9A-Za-z/-]{1,120}"
 
+_NONE = "-1"
+
 
 def devices(value: str) -> tuple[str, ...]:
-    """Given a value, return the GPUs it lists."""
-    return tuple(device.strip() for device in value.split(",")) if value.strip() else ()
+    """Given a value, return the GPUs it lists; none in "" and in -1, the usual words for that."""
+    if value.strip() in ("", _NONE):
+        return ()
+    return tuple(device.strip() for device in value.split(","))
 
 
 def visible_devices(value: str) -> str:
-    """Given a value, return what is wrong with it; empty is legal and hides every GPU."""
+    """Given a value, return what is wrong with it; empty and -1 are legal and hide every GPU."""
     seen: set[str] = set()
     for device in devices(value):
         if not re.fullmatch(_DEVICE, device):

@@ -176,6 +176,29 @@ def absolute_path(value: str) -> str:
     return f"{shown(value)} depends on the folder the service runs in. Write an absolute path"
 
 
+def libraries(value: str) -> str:
+    """Given libraries for the loader, return what is wrong: paths, or bare names it searches for.
+
+    They are set apart by colons or blanks; a name without a slash is looked for
+    as those of linked libraries are (ld.so(8), LD_PRELOAD; dlopen(3)).
+    """
+    parts = value.replace(":", " ").split()
+    return next((fault for part in parts if "/" in part if (fault := absolute_path(part))), "")
+
+
+def several(one: Grammar) -> Grammar:
+    """Given the grammar of one value, return that of a list of them with commas, one a level.
+
+    OpenMP reads such lists for nested parallel regions (OpenMP specification,
+    OMP_NUM_THREADS, OMP_PROC_BIND).
+    """
+
+    def check(value: str) -> str:
+        return next((fault for part in value.split(",") if (fault := one(part.strip()))), "")
+
+    return check
+
+
 def secret(value: str) -> str:
     """Given a value that is a secret, return that it may not stand here, without showing it."""
     why = "is a secret, and every user can read the environment of a unit"

@@ -12,7 +12,9 @@ from kimisvc.profile.knowledge.variables.allocator import allocator_options
 from kimisvc.profile.knowledge.variables.grammar import (
     absolute_path,
     flag,
+    libraries,
     plain_number,
+    several,
     switch,
     words,
 )
@@ -42,20 +44,20 @@ gone = partial(
 
 OTHER_LIBRARIES: tuple[Variable, ...] = (
     # ------------------------------------------------------------ the loader
-    process("LD_PRELOAD", "Libraries loaded before all others.", absolute_path, Risk.RISKY,
+    process("LD_PRELOAD", "Libraries loaded before all others.", libraries, Risk.RISKY,
             "loads code of another's into vLLM and all it starts", document=_LOADER),
     process("LD_LIBRARY_PATH", "Folders where libraries are looked for first.", absolute_path,
             Risk.SAFE_ISH, "may put another NCCL or CUDA in the place of vLLM's own",
             document=_LOADER),
-    process("VLLM_NCCL_SO_PATH", "The NCCL library that vLLM loads.", absolute_path, Risk.RISKY,
+    process("VLLM_NCCL_SO_PATH", "The NCCL library that vLLM loads.", libraries, Risk.RISKY,
             "puts another NCCL in the place of the one vLLM was tested with",
             document="vLLM, envs.py"),
     # ------------------------------------------------------------ OpenMP
     process("OMP_NUM_THREADS", "Threads of each process on the processor.",
-            plain_number(1, 4096), Risk.SAFE, _THREADS, document=_OPENMP),
+            several(plain_number(1, 4096)), Risk.SAFE, _THREADS, document=_OPENMP),
     process("OMP_PROC_BIND", "Whether threads stay on their processor.",
-            words("true", "false", "close", "spread", "primary", "master",
-                  otherwise="OpenMP would ignore it"), Risk.SAFE, _THREADS, document=_OPENMP),
+            several(words("true", "false", "close", "spread", "primary", "master",
+                          otherwise="OpenMP would ignore it")), Risk.SAFE, _THREADS, document=_OPENMP),
     process("OMP_PLACES", "Processors that threads stay on.", None, Risk.SAFE, _THREADS,
             document=_OPENMP),
     process("OMP_DYNAMIC", "Whether the number of threads may change.",
