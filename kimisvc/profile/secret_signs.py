@@ -46,6 +46,8 @@ _NO_TOKEN = _words(
     "next max min num per any every single new bad placeholder prefix suffix implicit"
 )
 """Before "token": tokens of a model, or a switch, not of a person."""
+_OF_A_PERSON = _OF_A_KEY | _words("hf hub huggingface user bearer refresh id github gitlab")
+"""Before "token", deep in a table: those of a person, or of a service. Models have many others."""
 _NO_KEY = _words(
     "public cache sort primary partition routing hash dict config group shard map lookup"
 )
@@ -118,8 +120,15 @@ def _signs(name: str, value: object, depth: int) -> Iterator[str]:
         inside = _json(value)
         if inside is not None:
             yield from _signs(name, inside, depth + 1)
-    if isinstance(value, str | int) and _is_secret(name, str(value)):
+    doubted = depth > 0 and _may_be_a_models(name) and not looks_random(str(value))
+    if isinstance(value, str | int) and _is_secret(name, str(value)) and not doubted:
         yield f"the value of {_short(name)}" if depth else "by its name"
+
+
+def _may_be_a_models(name: str) -> bool:
+    """Whether a key in a table may be that of a token of a model (boi_token, in hf-overrides)."""
+    of, _, last = re.sub(r"[^A-Za-z0-9]+", "_", name).rpartition("_")
+    return last == "token" and of != "" and of.rpartition("_")[2].lower() not in _OF_A_PERSON
 
 
 def _shapes(text: str) -> Iterator[str]:

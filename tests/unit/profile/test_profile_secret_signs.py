@@ -95,6 +95,8 @@ def test_a_name_that_others_have_too_makes_a_secret_of_what_looks_random(name: s
         ("compilation-config", {"cache_key": "x9f8e7d6c5b4a3f2e1d0"}), ("REQUIRE_AUTH", "true"),
         ("description", "a Bearer token is asked for by every client of the company"),
         ("HF_TOKEN", ""),
+        ("hf-overrides", {"boi_token": "<start_of_image>", "text_config": {"fim_token": "<fim>"}}),
+        ("hf-overrides", '{"boi_token": "<start_of_image>"}'),
         ("model", "/srv/models/Kimi-K2.5-INT4"),
         ("digest", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c"),
     ],
@@ -107,6 +109,14 @@ def test_what_only_sounds_like_a_secret_is_let_pass(name: str, value: object) ->
 def test_the_words_never_hold_the_value(value: object) -> None:
     what = secret_in("HF_TOKEN", {"token": f"value-{RANDOM}", "more": value})
     assert RANDOM not in what
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("boi_token", RANDOM), ("boi_token", "hf_" + RANDOM), ("access_token", "x1"), ("token", "x1")],
+)
+def test_a_token_in_a_table_is_a_persons_by_its_looks_or_its_name(key: str, value: str) -> None:
+    assert secret_in("kv-transfer-config", {"extra": {key: value}})
 
 
 def test_a_value_without_end_is_no_trap() -> None:
