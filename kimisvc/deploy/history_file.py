@@ -11,7 +11,12 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.deploy.history_schema import SCHEMA_VERSION, STEPS, statements
+from kimisvc.deploy.history_schema import (
+    OF_EVERY_VERSION,
+    SCHEMA_VERSION,
+    STEPS,
+    statements,
+)
 from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
@@ -76,7 +81,8 @@ class HistoryFile:
         """Whether it is no database, or one with broken pages. Raise KimisvcError if unknown."""
         try:
             said = self.select("PRAGMA quick_check(1)")
-            self.select("SELECT max(sequence) FROM verdicts")
+            for table in OF_EVERY_VERSION:
+                self.select(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
         except KimisvcError as error:
             cause = error.__cause__
             if isinstance(cause, sqlite3.OperationalError) and "no such" not in str(cause):

@@ -63,6 +63,8 @@ STEPS = (_FIRST, _SECOND)
 """Step N (from 0) makes version N + 1 of version N. A start got its place in the order of events
 with version 2: before its first verdict; if it has none, behind the verdicts of those before it."""
 SCHEMA_VERSION = len(STEPS)
+OF_EVERY_VERSION = ("starts", "verdicts", "samples", "applies", "rollbacks")
+"""The tables that every file has; one that lacks one is damaged."""
 TABLES = ("starts", "verdicts", "applies", "rollbacks", "canaries", "benches")
 """The tables whose rows have a sequence."""
 NEXT = "(SELECT 1 + max({})) ".format(

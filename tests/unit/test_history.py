@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -259,3 +260,35 @@ def test_a_file_of_another_user_is_read_only_if_it_is_plain(tmp_path: Path) -> N
     for path in (link, pipe, big, tmp_path):
         with pytest.raises(KimisvcError):
             read_untrusted(path)
+
+
+def test_a_broken_page_is_found_though_the_newest_rows_can_be_read(tmp_path: Path) -> None:
+    """A disk that lost a page in the middle: every settle would fail on it, for ever."""
+    path = tmp_path / "history.sqlite"
+    history = History(path)
+    history.add_rollback(RollbackRow(1.0, 1, None, "because"))
+    with closing(sqlite3.connect(path)) as db:
+        rows = [(number, 1.0, 1, None, "because " * 10) for number in range(2, 2001)]
+        db.executemany("INSERT INTO rollbacks VALUES (?,?,?,?,?)", rows)
+        db.commit()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+    with path.open("r+b") as file:
+        file.seek(size * (pages // 2))
+        file.write(b"\xa5" * size)
+    assert history.sequence() == 2000
+    kept = history.mend(5.0)
+    assert kept == tmp_path / "history.sqlite.damaged-5"
+    assert history.mend(6.0) is None
+    assert history.rollbacks() == ()
+
+
+def test_a_history_without_one_of_its_tables_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    history = History(path)
+    history.add_rollback(RollbackRow(1.0, 1, None, "because"))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE applies")
+        db.commit()
+    assert history.mend(5.0) is not None
