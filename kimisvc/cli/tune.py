@@ -11,6 +11,7 @@ import click
 from kimisvc.cli import doors, options
 from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json, problem_lines
+from kimisvc.cli.tune_output import tell, tune_json
 from kimisvc.errors import KimisvcError, ProfileRefusedError
 from kimisvc.records import Severity
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune import World
     from kimisvc.deploy.tune_candidates import Offered
-    from kimisvc.deploy.tune_state import Asked, TrialRow, TuneState
+    from kimisvc.deploy.tune_state import Asked
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.records import Problem, UnitFile
 
@@ -136,9 +137,9 @@ def _offered(names: Sequence[str]) -> tuple[Offered, ...]:
 
 
 def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: Form) -> int:
-    from kimisvc.deploy.tune_begin import begin, refuse_traffic, with_target
+    from kimisvc.deploy.tune_begin import begin, refuse_hopeless, refuse_traffic, with_target
     from kimisvc.deploy.tune_candidates import entries
-    from kimisvc.deploy.tune_plan import start_seconds
+    from kimisvc.deploy.tune_plan import longest, start_seconds
     from kimisvc.deploy.tune_state import TuneState
     from kimisvc.deploy.tune_summary import outlook, summary
     from kimisvc.host.systemd import Systemd
@@ -159,6 +160,10 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
             one.profile.name: start_seconds(box, one.profile, asked.search) for one in offered
         }
         said = outlook(draft, start_s)
+        at_most = {
+            one.profile.name: start_s[one.profile.name] or longest(one.profile) for one in offered
+        }
+        refuse_hopeless(draft, at_most)
         if do is Do.DRY_RUN:
             emit_json({**tune_json(draft), "outlook": said}) if form is Form.JSON else click.echo(
                 f"{summary(draft)}\n{said}"
@@ -202,7 +207,7 @@ def _follow(box: Box, form: Form) -> int:
 
     with reporter() as shown:
         state = watch(box, shown)
-    return _tell(state, form)
+    return tell(state, form)
 
 
 def _status(box: Box, form: Form) -> int:
@@ -211,7 +216,7 @@ def _status(box: Box, form: Form) -> int:
     state = read_state(box.layout)
     if state is None:
         raise KimisvcError("no-search", f"there was no search of {box.layout.instance} yet")
-    _tell(state, form)
+    tell(state, form)
     return 0
 
 
@@ -221,7 +226,7 @@ def _cancel(box: Box, form: Form) -> int:
     state = cancel(box)
     if state is None:
         raise KimisvcError("no-search", f"there was no search of {box.layout.instance} to cancel")
-    _tell(state, form)
+    tell(state, form)
     return 0
 
 
@@ -234,7 +239,7 @@ def _search(box: Box, form: Form) -> int:
     state = search(_world(box, Plain()))
     remove_unit(box)
     if state is not None:
-        _tell(state, form)
+        tell(state, form)
     return 0  # how it ended is in its state; the unit did what it is for
 
 
@@ -255,50 +260,3 @@ def _world(box: Box, shown: Any) -> World:
 
 
 _HOW = {Do.STATUS: _status, Do.FOLLOW: _follow, Do.CANCEL: _cancel, Do.UNIT: _search}
-
-
-def _tell(state: TuneState, form: Form) -> int:
-    from kimisvc.deploy.tune_summary import summary
-
-    emit_json(tune_json(state)) if form is Form.JSON else click.echo(summary(state))
-    return state.ended.exit if state.ended else 0
-
-
-def tune_json(state: TuneState) -> dict[str, Any]:
-    """Given a search, return its JSON object: what was asked, tried, spent, and how it ended."""
-    from kimisvc.deploy.tune_summary import summary
-
-    ended = state.ended
-    return {
-        "instance": state.instance,
-        "begun_at": state.begun_at,
-        "ended_at": ended.at if ended else None,
-        "target": state.asked.target or None,
-        "search": state.asked.search.name.lower().replace("_", "-"),
-        "max_risk": state.asked.max_risk.value,
-        "candidates": [
-            {"name": one.name, "risk": one.risk.value, "differences": one.differences}
-            for one in state.candidates
-        ],
-        "trials": [_trial_json(trial) for trial in state.trials],
-        "pending": state.pending.candidate if state.pending else None,
-        "spent_s": state.spent_s,
-        "restoring_s": state.restoring_s,
-        "why": ended.why if ended else None,
-        "winner": (ended.winner or None) if ended else None,
-        "left": ended.left if ended else None,
-        "exit": ended.exit if ended else None,
-        "summary": summary(state),
-    }
-
-
-def _trial_json(trial: TrialRow) -> dict[str, Any]:
-    speed = trial.decode_tok_s
-    return {
-        "candidate": trial.candidate, "at": trial.at, "seconds": trial.seconds,
-        "verdict": trial.verdict.value, "reason": trial.reason, "outcome": trial.outcome,
-        "generation": trial.generation,
-        "decode_tok_s": speed.mean if speed else None,
-        "decode_tok_s_low": speed.low if speed else None,
-        "decode_tok_s_high": speed.high if speed else None,
-    }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.tune_plan import plan_from
 from kimisvc.deploy.tune_state import (
     Asked,
     Contender,
@@ -20,13 +21,16 @@ from kimisvc.deploy.tune_state import (
     refuse_meanwhile,
     write_state,
 )
+from kimisvc.deploy.tune_summary import spell
 from kimisvc.deploy.tune_traffic import Traffic, traffic
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
-from kimisvc.measure.tuning import Search
+from kimisvc.measure.tuning import Search, Spent, Stop, Why, next_step
 from kimisvc.profile.quantities import format_target
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune_traffic import Counting
     from kimisvc.records import Profile, UnitFile
@@ -61,6 +65,25 @@ def with_target(asked: Asked, first: Profile) -> Asked:
         "no-target",
         f"{first.name} sets no [gate] decode_tok_s, and no --target is given: nothing is to be met",
         hint='say --target ">40~50", or --explore to find the fastest',
+    )
+
+
+def refuse_hopeless(draft: TuneState, start_s: Mapping[str, float]) -> None:
+    """Given a search and how long a start of each may take (s), raise KimisvcError if it starts none."""
+    step = next_step(plan_from(draft, start_s), Spent())
+    if not isinstance(step, Stop):
+        return
+    if step.why is Why.NONE_ALLOWED:
+        raise KimisvcError(
+            "over-risk",
+            f"{step.why.value}, {draft.asked.max_risk.value}",
+            hint="--max-risk risky allows more; kimisvc explain PROFILE says what is risky and why",
+        )
+    raise KimisvcError(
+        "budget-too-small",
+        f"one start may take {spell(min(start_s.values()))}, and the budget is"
+        f" {spell(draft.asked.budget_s or 0.0)}: nothing would be started",
+        hint="where no load of the model was seen here yet, [service] load_timeout is reckoned with",
     )
 
 

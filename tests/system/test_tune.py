@@ -60,7 +60,7 @@ def in_second_start(seen: dict[str, Any]) -> bool:
 
 def loads(seen: dict[str, Any]) -> bool:
     progress = seen["progress"]
-    return seen["gate_state"] == "activating" and progress and progress["phase"] == "loading"
+    return bool(progress) and progress["phase"] == "loading" and seen["gate_state"] == "activating"
 
 
 def tried(answer: dict[str, Any]) -> list[tuple[str, str]]:

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deploy_support import Quiet, add_generation, add_start, box_at, profile
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kimisvc.deploy.history import StartFigures, VerdictRow
 from kimisvc.deploy.outcome import Ending, Outcome
 from kimisvc.deploy.tune_asked import WORDS, asked_of, read_plan
-from kimisvc.deploy.tune_begin import refuse_traffic, with_target
+from kimisvc.deploy.tune_begin import refuse_hopeless, with_target
 from kimisvc.deploy.tune_candidates import Offered, distance, entries, risk_of
 from kimisvc.deploy.tune_plan import durations, plan_from, spent, start_seconds
 from kimisvc.deploy.tune_state import (
@@ -30,14 +28,11 @@ from kimisvc.deploy.tune_state import (
     write_state,
 )
 from kimisvc.deploy.tune_summary import outlook, summary
-from kimisvc.deploy.tune_traffic import Traffic, drain, traffic
 from kimisvc.deploy.tune_trial import judge
-from kimisvc.deploy.tune_window import DAY, Window, parse_window
-from kimisvc.errors import HostError, KimisvcError, LockedError, ProfileRefusedError
+from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.measure.tuning import Search, Stop, Why, next_step
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records import (
-    EngineCounters,
     GateSettings,
     Interval,
     ProbeSettings,
@@ -197,94 +192,6 @@ def test_what_cannot_be_held_together_is_refused_whole() -> None:
     ]  # fmt: skip
 
 
-# ---------------------------------------------------------------- hours and traffic
-
-
-@pytest.mark.parametrize(
-    ("hour", "need", "wait"),
-    [(23, 0, 0), (2, 4, 0), (2, 5, 20), (7, 1, 15), (21.5, 1, 0.5), (7, 100, 15), (22, 100, 0)],
-)
-def test_a_window_over_midnight(hour: float, need: float, wait: float) -> None:
-    window = parse_window("22:00-06:00")
-    assert window.wait(hour * 3600, need * 3600) == pytest.approx(wait * 3600)
-
-
-@given(st.floats(0, DAY - 1), st.floats(60, DAY), st.floats(0, DAY - 1), st.floats(0, 2 * DAY))
-def test_who_has_waited_need_not_wait_again(
-    opens: float, length: float, moment: float, need: float
-) -> None:
-    window = Window(opens, (opens + length) % DAY)
-    wait = window.wait(moment, need)
-    assert 0 <= wait <= DAY
-    assert wait == 0 or window.wait((moment + wait + 1e-4) % DAY, need) == 0
-
-
-@pytest.mark.parametrize("text", ["", "22", "22:00", "25:00-01:00", "22:60-23:00", "6:00-6:00"])
-def test_no_window(text: str) -> None:
-    with pytest.raises(ValueError, match="no window"):
-        parse_window(text)
-
-
-def counters(finished: float = 0, tokens: float = 0, running: float = 0) -> EngineCounters:
-    return EngineCounters(tokens, finished, 0.0, 0.0, running, 0.0)
-
-
-class Server:
-    """Answers with these counters, one after the other, the last for good."""
-
-    def __init__(self, *answers: EngineCounters | HostError | None) -> None:
-        self.answers = list(answers)
-
-    def counters(self) -> EngineCounters | None:
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, HostError):
-            raise answer
-        return answer
-
-
-DOWN, HUNG = HostError("connection-refused", "x"), HostError("timeout", "x")
-
-
-@pytest.mark.parametrize(
-    ("server", "seen"),
-    [
-        (Server(counters(5, 90)), Traffic.NONE),
-        (Server(counters(running=1), counters()), Traffic.LIVE),
-        (Server(counters(5), counters(6)), Traffic.LIVE),
-        (Server(counters(5, 90), counters(5, 95)), Traffic.LIVE),
-        (Server(None), Traffic.UNKNOWN),
-        (Server(DOWN), Traffic.NONE),
-        (Server(HUNG), Traffic.UNKNOWN),
-    ],
-)
-def test_traffic(tmp_path: Path, server: Server, seen: Traffic) -> None:
-    found = traffic(Server(*server.answers), lambda _: None)
-    assert found is seen
-    box = box_at(tmp_path)
-    refuse_traffic(box, Asked(window="1:00-2:00"), Server(*server.answers))
-    refuse_traffic(box, Asked(drain_s=1.0), Server(*server.answers))
-    refuse_traffic(box, Asked(), None)
-    if seen is Traffic.NONE:
-        refuse_traffic(box, Asked(), Server(*server.answers))
-    else:
-        with pytest.raises(KimisvcError, match="restarts it"):
-            refuse_traffic(box, Asked(), Server(*server.answers))
-
-
-def test_drain_waits_until_nothing_runs_or_patience_ends() -> None:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    busy, idle = counters(running=2), counters()
-    assert drain(Server(busy, busy, idle, busy, idle), 60.0, lambda: now[0], sleep)
-    assert now[0] == 6.0  # two busy, one idle, one busy again, then three idle in a row
-    assert not drain(Server(busy), 5.0, lambda: now[0], sleep)
-    assert drain(Server(HUNG), 5.0, lambda: now[0], sleep)
-    assert not drain(Server(None), 0.0, lambda: now[0], sleep)
-
-
 # ---------------------------------------------------------------- verdicts
 
 
@@ -388,6 +295,15 @@ def test_the_summary_says_all_a_ticket_needs() -> None:
 
 def told(seconds: Iterable[float | None]) -> str:
     return outlook(STATE, dict(zip(("base", "ll"), seconds, strict=True)))
+
+
+def test_a_search_that_would_start_nothing_is_refused() -> None:
+    refuse_hopeless(STATE, {"base": 599.0, "ll": 9999.0})
+    with pytest.raises(KimisvcError, match=r"may take 45 min, and the budget is 10 min"):
+        refuse_hopeless(STATE, {"base": 2700.0, "ll": 2700.0})
+    wild = replace(STATE, candidates=(Contender("wild", Risk.RISKY, 0),))
+    with pytest.raises(KimisvcError, match="over the allowed risk, safe-ish"):
+        refuse_hopeless(wild, {"wild": 1.0})
 
 
 def test_the_outlook_says_what_is_known() -> None:
