@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpu_bench import off_by
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -93,7 +95,9 @@ def base(found: Found) -> str:
         ("load of that start (s)", apply.get("load_s"), "", ""),
         ("the gate's figure (tok/s)", apply.get("decode_tok_s"), interval(apply), ""),
         ("probe (tok/s)", probe.get("decode_tok_s"), interval(probe), ""),
-        ("the engine's own counters (tok/s)", counted.get("engine_decode_tok_s"),
+        ("the engine's own, as the probe reads it (tok/s)", probe.get("engine_decode_tok_s"),
+         share(_off(probe)), within(_off(probe), 0.002)),
+        ("the engine's own counters around it (tok/s)", counted.get("engine_decode_tok_s"),
          share(counted.get("off_by")), within(counted.get("off_by"), 0.002)),
         ("vllm bench serve, 1000 / mean TPOT (tok/s)", bench.get("decode_tok_s"),
          share(bench.get("off_by")), within(bench.get("off_by"), 0.005)),
@@ -120,7 +124,7 @@ def starts(found: Found) -> str:
 def comparison(found: Found) -> str:
     """Step 2: what `compare` makes of these starts."""
     told = facts(found, "2").get("compare", {})
-    keys = ("verdict", "ratio", "low", "high", "further_starts", "reason")
+    keys = ("text", "verdict", "ratio", "low", "high", "further_starts")
     return table(("compare", "says"), [(key, told.get(key)) for key in keys])
 
 
@@ -206,6 +210,11 @@ def interval(told: Found) -> str:
     """Given an answer with a figure, return its interval."""
     low, high = told.get("decode_tok_s_low"), told.get("decode_tok_s_high")
     return "" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+
+def _off(told: Found) -> float | None:
+    client, engine = told.get("decode_tok_s"), told.get("engine_decode_tok_s")
+    return off_by(client, engine) if client and engine else None
 
 
 def within(off: float | None, most: float) -> str:

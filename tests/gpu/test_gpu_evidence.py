@@ -52,6 +52,8 @@ def test_every_step_ends_and_holds_what_is_promised(tmp_path: Path) -> None:
     steps = json.loads((tmp_path / "results.json").read_text())["steps"]
     one, two, live = (steps[name]["facts"] for name in ("1", "2", "5"))
     assert (one["apply"]["exit"], one["apply"]["verdict"]) == (0, "PASS")
+    probe = one["probe"]
+    assert probe["engine_decode_tok_s"] == pytest.approx(probe["decode_tok_s"], rel=0.002)
     assert one["counters"]["off_by"] <= 0.002
     assert one["bench"]["off_by"] <= 0.005
     assert two["second"]["exit"] == two["second_again"]["exit"] == two["base_again"]["exit"] == 0
