@@ -93,6 +93,8 @@ def test_who_the_service_runs_as(host: Host) -> None:
         ({"tensor-parallel-size": 8}, 8, 8),
         ({"tensor_parallel_size": 4, "pipeline-parallel-size": 2}, 0, 8),
         ({"tp": 2}, 0, 2),
+        ({"tensor-parallel-size": "8"}, 0, 8),
+        ({"tensor-parallel-size": 8, "nnodes": 2}, 4, 8),
         ({}, 0, 0),
         ({}, 1, 1),
         ({"tensor-parallel-size": "x"}, 0, 0),

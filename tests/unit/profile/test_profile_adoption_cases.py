@@ -94,6 +94,23 @@ def test_a_unit_that_kimisvc_rendered_becomes_its_profile_again(name: str, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("options", "gpus", "comment"),
+    [
+        ("-tp 4 -dp 2", 8, "# from tensor-parallel-size x data-parallel-size"),
+        ("--tensor-parallel-size 16 --nnodes 2", 8, "# from tensor-parallel-size on 2 boxes"),
+        ("-tp 2 -pcp 2", 4, "x prefill-context-parallel-size"),
+        ("-dp 16 --data-parallel-size-local 8", 8, ""),
+        ("-tp 16 --distributed-executor-backend ray", None, ""),
+        ("-tp 1", None, ""),
+    ],
+)
+def test_the_gpus_of_this_box_are_counted(options: str, gpus: int | None, comment: str) -> None:
+    found = adopt_command([f"vllm serve a/b {options}"], NOTHING, shipped_knowledge())
+    assert tomllib.loads(found.text).get("hardware", {}).get("gpus") == gpus
+    assert comment in found.text
+
+
+@pytest.mark.parametrize(
     ("command", "code", "words"),
     [
         ("llama-server -m x", "no-vllm", "starts vLLM"),

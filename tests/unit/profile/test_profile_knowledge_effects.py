@@ -192,6 +192,7 @@ def test_gpus_are_counted_from_the_options(args: dict[str, ArgValue], used: int 
         ({"data-parallel-size": 8, "data-parallel-size-local": 0}, 0),
         ({"data-parallel-size": 8, "data-parallel-size-local": "some"}, None),
         ({"tensor-parallel-size": "16", "nnodes": "2"}, 8),
+        ({"tensor-parallel-size": 8, "nnodes": 3}, 3),
         ({"tensor-parallel-size": 4, "data-parallel-size": 4, "nnodes": 2}, 8),
         ({"tensor-parallel-size": 8, "pipeline-parallel-size": 3, "nnodes": 3}, 8),
         ({"tensor-parallel-size": 4, "data-parallel-size": 4, "data-parallel-rank": 0}, 4),

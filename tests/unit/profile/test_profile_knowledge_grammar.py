@@ -278,6 +278,7 @@ def test_options_of_the_allocator() -> None:
     assert not allocator_options("expandable_segments:True,max_split_size_mb:128")
     assert not allocator_options("roundup_power2_divisions:[256:1,512:2,>:4], backend:native")
     assert not allocator_options("newer_option_of_tomorrow:1")
+    assert not allocator_options("pinned_max_cached_size_gb:1,max_merge_size_mb:2")
     assert allocator_options("expandable_segments=True").endswith("Write expandable_segments:True")
     assert allocator_options("expandable_segments:true").endswith("Write expandable_segments:True")
     assert allocator_options("expandable_segment:True").endswith("Write expandable_segments")

@@ -169,7 +169,7 @@ def test_blocks_that_a_vllm_makes_smaller_are_slow_and_no_error(
     [
         ({}, 16),  # 48: no block of 32 or more divides it
         ({"hidden_size": 2064}, 4),
-        ({"moe_intermediate_size": 750}, 4),  # not divisible at all
+        ({"moe_intermediate_size": 769}, 4),  # not divisible at all
         ({"model_type": "minimax_m2"}, 4),
         ({"num_experts": 0, "intermediate_size": 768}, 4),  # layers are not refined
         ({"quantization_config": {
@@ -291,7 +291,8 @@ def test_a_context_may_be_lengthened_field_by_field() -> None:
     "config",
     [
         {},
-        {"max_position_embeddings": 8192, "rope_parameters": {"rope_type": "yarn", "factor": 1e300}},
+        *({"max_position_embeddings": 8192, "rope_parameters": {"rope_type": "yarn", "factor": odd}}
+          for odd in (float("inf"), float("nan"), -1.0, 1e300)),
         {"text_config": 3, "num_attention_heads": "64", "max_position_embeddings": True},
         {"quantization_config": {"quant_method": "fp8", "weight_block_size": [0, "x"]},
          "intermediate_size": 1536},

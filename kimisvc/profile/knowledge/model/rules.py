@@ -140,7 +140,7 @@ def _tokens(value: object) -> int:
 
 def _gguf(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
     version = release(vllm.version)
-    if not _is_gguf(draft) or not version or version < _WITHOUT_GGUF:
+    if not _is_gguf(draft) or version < _WITHOUT_GGUF:
         return
     options = (vllm.options.get(name) for name in _FORMATS)
     if any(option and "gguf" in option.choices for option in options):

@@ -53,12 +53,13 @@ def allocator_options(value: str) -> str:
 
 
 def _option_problem(name: str, setting: str) -> str:
-    from difflib import get_close_matches  # only a value with a problem pays
-
     if name not in _OPTIONS:
-        near = get_close_matches(name, list(_OPTIONS), 1, 0.8)
+        # It asks the table that this grammar is in, and only a value with a problem pays.
+        from kimisvc.profile.knowledge.variables.near_names import nearest
+
+        near = nearest(name, _OPTIONS)
         # A newer PyTorch may know more: what is like nothing known is left to it.
-        return f"{shown(name)} ends vLLM's start. Write {near[0]}" if near else ""
+        return f"{shown(name)} ends vLLM's start. Write {near}" if near else ""
     choices = _OPTIONS[name]
     if not choices or setting in choices:
         return ""
