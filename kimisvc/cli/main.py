@@ -158,25 +158,30 @@ def main(  # noqa: PLR0911 - one way out for each kind of error
 
 
 def _show(error: KimisvcError) -> None:
-    from kimisvc.cli.output import problem_lines
+    from kimisvc.cli.output import hushed, problem_lines
 
     if isinstance(error, ProfileRefusedError):
         lines = problem_lines(error.problems)
     elif isinstance(error, PreflightRefusedError):
-        lines = [f"{error.message}:", *problem_lines(error.reasons)]
+        lines = [f"{hushed(error.message)}:", *problem_lines(error.reasons)]
     else:
-        lines = [f"{error.message}"]
-    _say("\n".join(["kimisvc: " + lines[0], *lines[1:]]))
+        lines = [hushed(error.message)]
+    _write("\n".join(["kimisvc: " + lines[0], *lines[1:]]))
     if error.hint:
         _say(f"  hint: {error.hint}")
 
 
 def _say(line: str) -> None:
-    """Write a line to stderr; a stderr that is gone or full changes no exit status."""
+    """Write a line that may hold words that are not ours to stderr, without secrets."""
     from kimisvc.cli.output import hushed
 
+    _write(hushed(line))
+
+
+def _write(line: str) -> None:
+    """Write a line to stderr; a stderr that is gone or full changes no exit status."""
     try:
-        click.echo(hushed(line), err=True)
+        click.echo(line, err=True)
         if sys.stderr is not None:
             sys.stderr.flush()
     except (OSError, ValueError):

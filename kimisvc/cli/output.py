@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,20 +40,29 @@ def hushed(text: str) -> str:
 
 
 def problem_lines(problems: Iterable[Problem]) -> list[str]:
-    """Given problems, return a line each: file:line: key: severity: message."""
+    """Given problems, return a line each: file:line: key: severity: message.
+
+    Key and message are looked through apart: joined, `HF_TOKEN: looks` is taken
+    for a token and its value.
+    """
     from kimisvc.profile.problems import format_problem
 
-    return [format_problem(problem) for problem in problems]
+    return [format_problem(_hushed_problem(problem)) for problem in problems]
+
+
+def _hushed_problem(problem: Problem) -> Problem:
+    return replace(problem, key=hushed(problem.key), message=hushed(problem.message))
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:
     """Given a problem, return its JSON object, as DESIGN fixes it."""
+    told = _hushed_problem(problem)
     return {
-        "file": problem.file,
-        "line": problem.line,
-        "key": problem.key,
-        "severity": problem.severity.value,
-        "message": hushed(problem.message),
+        "file": told.file,
+        "line": told.line,
+        "key": told.key,
+        "severity": told.severity.value,
+        "message": told.message,
     }
 
 

@@ -83,8 +83,9 @@ def _where(one: Listed) -> str:
 def _why_not(one: Listed) -> list[str]:
     """What keeps it from this host: problems of its own, or of the host."""
     if one.profile is None:
-        return [f"{p.key}: {p.message}" if p.key else p.message for p in one.problems]
-    return [problem.message for problem in one.in_the_way]
+        told = [problem_json(problem) for problem in one.problems]
+        return [f"{p['key']}: {p['message']}" if p["key"] else p["message"] for p in told]
+    return [problem_json(problem)["message"] for problem in one.in_the_way]
 
 
 def _standing(one: Listed) -> str:

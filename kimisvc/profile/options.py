@@ -26,6 +26,8 @@ _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOOKS_LIKE_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
 _INT64 = 2**63
+_LONGEST_WORD = 128 << 10
+"""MAX_ARG_STRLEN of Linux: the longest argument or variable (bytes)."""
 _DEEPEST = 16
 
 _HTTPS = "kimisvc asks the server over plain HTTP. End TLS in a proxy before it"
@@ -107,6 +109,7 @@ def _option_value_problem(written: str, value: object) -> str:
         return f"looks like a secret ({secret}), and every user can read a command line. {WHERE_TO}"
     try:
         _refuse_unwritable(value, 0)
+        _refuse_words(value)
     except ValueError as error:
         return str(error)
     return ""
@@ -131,6 +134,20 @@ def _refuse_unwritable(value: object, depth: int) -> None:
         raise ValueError("is a number of more than 64 bits")
     elif not isinstance(value, bool | int | float):
         raise ValueError(f"{shown(value)} is refused: options take no dates. Write a string")
+
+
+def _refuse_words(value: object) -> None:
+    """Given a value of [args], raise ValueError if the words it becomes cannot be told apart."""
+    if isinstance(value, str) and len(value.encode()) >= _LONGEST_WORD:
+        raise ValueError("is longer than 128 KiB, more than any process can be given (execve(2))")
+    if not isinstance(value, list):
+        return
+    if not value:
+        raise ValueError("is an empty list, and the option takes at least one value. Leave it out")
+    words = [str(item) for item in value if isinstance(item, str | int | float)]
+    dashed = [word for word in words if word.startswith("-")]
+    if len(value) > 1 and len(words) == len(value) and dashed:
+        raise ValueError(f"{shown(dashed[0])} begins with a dash and would be read as an option")
 
 
 def option_value(value: object) -> ArgValue:
@@ -168,7 +185,7 @@ def _variable_problem(name: str, value: object) -> str:
         )
     if name in OWNED_VARIABLES:
         return OWNED_VARIABLES[name]
-    secret = secret_in(name, value)
+    secret = secret_in("", name) or secret_in(name, value)
     if secret:
         return (
             f"looks like a secret ({secret}), and every user can read the environment of a unit. "
@@ -188,6 +205,8 @@ def _variable_value_problem(name: str, value: object) -> str:
     if not isinstance(value, str):
         hint = f'Write {name} = "{shown(value)}"' if isinstance(value, float) else "Write a string"
         return f"{shown(value)} is refused: variables hold strings. {hint}"
+    if len(f"{name}={value}".encode()) >= _LONGEST_WORD:
+        return "is longer than 128 KiB, more than any process can be given (execve(2))"
     try:
         refuse_control(value)
     except ValueError as error:

@@ -10,13 +10,15 @@ from kimisvc.records import Problem, Severity
 KeyPath = tuple[str | int, ...]
 """Where in a document: ("gate", "max_ttft"), ("golden", 0, "expect"), ("name",)."""
 
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+BIDI = "\u202a-\u202e\u2066-\u2069"
+"""They change the order in which a line is shown, so that it reads other than it is (UAX 9)."""
+CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{BIDI}]")
 """Characters that would end or hide a line in a log or a terminal."""
 NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
     chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
 )
 """Unicode 23.7: no text has them, and systemd takes a line that does for broken UTF-8 and drops it."""
-UNWRITABLE = re.compile(f"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029{NONCHARACTERS}]")
+UNWRITABLE = re.compile(f"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029{BIDI}{NONCHARACTERS}]")
 """What no value may hold. A tab is none of it: systemd carries one wherever a blank may stand."""
 
 _LONGEST_NAME = 60

@@ -51,7 +51,9 @@ _OF_A_PERSON = _OF_A_KEY | _words("hf hub huggingface user bearer refresh id git
 _NO_KEY = _words(
     "public cache sort primary partition routing hash dict config group shard map lookup"
 )
-_PERHAPS = _words("key auth cred creds credential cookie salt pat pass pwd session")
+_PERHAPS = _words("key auth cred creds credential cookie salt pat pass pwd session headers")
+_SURE_OF_A_VARIABLE = _words("pass pwd")
+"""What ends the name of a variable for a password: REDIS_PASS, MYSQL_PWD."""
 _TAIL = re.compile(r"\d+|b64|base64|value|string|plain")
 """Words after the telling one that change nothing: TOKEN_2, SECRET_B64."""
 _NOT_AT_ALL = _words("PWD OLDPWD")
@@ -75,7 +77,8 @@ def name_says(name: str) -> Name:
     if parts[-3:] == ["access", "key", "id"]:
         parts.pop()
     last, before = (parts or [""])[-1], parts[-2] if len(parts) > 1 else ""
-    if last in _ALWAYS or last.endswith(("password", "passwd", "apikey")):
+    of_a_variable = last in _SURE_OF_A_VARIABLE and bool(before) and name.isupper()
+    if of_a_variable or last in _ALWAYS or last.endswith(("password", "passwd", "apikey")):
         return Name.SECRET
     if last == "token":
         return Name.PLAIN if before in _NO_TOKEN else Name.SECRET
@@ -131,10 +134,19 @@ def _may_be_a_models(name: str) -> bool:
     return last == "token" and of != "" and of.rpartition("_")[2].lower() not in _OF_A_PERSON
 
 
+_URL_USER = re.compile(r"(?<=://)([^/\s@:'\"]+)@")
+_URL_QUERY = re.compile(
+    r"(?i)[?&](?:[\w-]*(?:token|signature|secret|password|api[_-]?key)|sig|key)=([^&\s'\"]{8,})"
+)
+
+
 def _shapes(text: str) -> Iterator[str]:
     yield from (shape.what for shape in SHAPES if shape.pattern.search(text))
     if URL_PASSWORD.search(text):
         yield "a URL with a password"
+    user = _URL_USER.search(text)
+    if (user and looks_random(user[1])) or _URL_QUERY.search(text):
+        yield "a URL with a token"
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -182,7 +194,9 @@ def secrets_in_comments(text: str) -> Iterator[tuple[int, str]]:
             yield number, what
 
 
-_ASSIGNMENT = re.compile(r"[\s\"']*([A-Za-z_][\w.-]*)[\"']?\s*[=:]\s*[\"']?([^\s\"'#]+)")
+_ASSIGNMENT = re.compile(
+    r"(?:\s*export\s)?[\s\"']*([A-Za-z_][\w.-]*)[\"']?\s*[=:]\s*[\"']?([^\s\"'#]+)"
+)
 
 
 def _commented_out(comment: str) -> str:

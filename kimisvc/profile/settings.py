@@ -149,7 +149,8 @@ SETTINGS: tuple[Setting, ...] = (
             '"kimi"', default="",
             becomes="ExecStart= (--served-model-name)"),
     Setting("vllm", "min_version", TEXT, "oldest vLLM that may run this", '"0.19.1"', default="",
-            pattern=r"[0-9]+(\.[0-9]+){0,3}", rule="a version such as 0.19.1",
+            pattern=r"[0-9]+(\.[0-9]+){0,3}((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?(\+[a-z0-9.]+)?",
+            rule="a version such as 0.19.1",
             becomes="read by the preflight"),
     # ------------------------------------------------------------ table hardware
     Setting("hardware", "gpus", INTEGER, "GPUs needed; 0: not asked for", "8", default=0, low=0,

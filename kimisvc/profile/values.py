@@ -207,8 +207,8 @@ def shown(raw: object) -> str:
         return "a number of more than 64 bits"
     if isinstance(raw, bool | int | float):
         return toml(raw)
-    if isinstance(raw, list | dict):
-        return "a list" if isinstance(raw, list) else "a table"
+    if isinstance(raw, list | tuple | dict):
+        return "a table" if isinstance(raw, dict) else "a list"
     return f"the date or time {raw}"
 
 

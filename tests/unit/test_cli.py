@@ -240,3 +240,36 @@ def test_check_needs_neither_requests_nor_pystemd() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD"])
+def test_what_is_said_of_a_secret_is_whole_and_without_it(
+    capsys: pytest.CaptureFixture[str], profile: Path, name: str
+) -> None:
+    profile.write_text(GOOD + f'[env]\n{name} = "letmein-7c1d"\n')
+    status, _, err = call(capsys, "check", str(profile))
+    assert status == 3
+    assert f"env.{name}: looks like a secret (by its name)" in err
+    assert "letmein" not in err
+
+
+def test_a_token_in_the_place_of_a_name_is_not_shown(
+    capsys: pytest.CaptureFixture[str], profile: Path
+) -> None:
+    token = "hf_pLantedTokenAbCdEfGh12345678"
+    profile.write_text(GOOD + f'[env]\n{token} = "1"\n[args]\n{token} = "1"\n')
+    for command in ("check", "explain", "apply"):
+        for form in ((), ("--json",)):
+            status, out, err = call(capsys, command, str(profile), *form)
+            assert status == 3
+            assert token not in out + err
+
+
+@pytest.mark.parametrize(
+    "args", ["cudagraph-capture-sizes = []", "cudagraph-capture-sizes = [-1, 4]"]
+)
+def test_what_cannot_be_rendered_is_refused_by_check(
+    capsys: pytest.CaptureFixture[str], profile: Path, args: str
+) -> None:
+    profile.write_text(GOOD + f"[args]\n{args}\n")
+    assert call(capsys, "check", str(profile))[0] == 3

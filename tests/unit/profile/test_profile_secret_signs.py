@@ -40,6 +40,9 @@ TOKENS = {
     "Basic dXNlcjpwYXNzd29yZA==": "an Authorization header",
     "https://user:pass@proxy:3128": "a URL with a password",
     "redis://:pass@cache:6379": "a URL with a password",
+    "https://a8F3kQ9zX7mW2pL5@hub.local/": "a URL with a token",
+    "https://b.s3/x?X-Amz-Signature=0123456789abcdef&v=1": "a URL with a token",
+    "https://hub/x?a=1&access_token=letmein-please": "a URL with a token",
 }
 
 
@@ -63,7 +66,8 @@ def test_a_token_is_known_by_its_looks_wherever_it_stands(token: str, what: str)
         "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "WANDB_API_KEY", "PGPASSWORD", "MY_SECRET",
         "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "S3_ACCESS_KEY_ID", "apiKey", "hf-token", "X-Api-Key",
         "client_secret", "GPG_PASSPHRASE", "TOKEN_2", "SECRET_B64", "SSH_PRIVATE_KEY", "accessToken",
-        "Proxy-Authorization", "TOKEN", "APIKEY", "ENCRYPTION_KEY", "mysql_passwd", "NCCL_PSK",
+        "Proxy-Authorization", "TOKEN", "APIKEY", "ENCRYPTION_KEY", "mysql_passwd", "NCCL_PSK", "REDIS_PASS",
+        "MYSQL_PWD",
     ],
 )  # fmt: skip
 def test_a_name_that_only_secrets_have_makes_one_of_any_value(name: str) -> None:
@@ -73,7 +77,7 @@ def test_a_name_that_only_secrets_have_makes_one_of_any_value(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["key", "SERVICE_AUTH", "DB_PASS", "session", "MYSQL_PWD", "cookie"]
+    "name", ["key", "SERVICE_AUTH", "db_pass", "session", "mysql_pwd", "cookie", "OTLP_HEADERS"]
 )
 def test_a_name_that_others_have_too_makes_a_secret_of_what_looks_random(name: str) -> None:
     assert secret_in(name, RANDOM)
@@ -94,7 +98,7 @@ def test_a_name_that_others_have_too_makes_a_secret_of_what_looks_random(name: s
         ("SSL_KEY_FILE", "/etc/ssl/key.pem"), ("chat-template", "sk-learn"), ("y", "https://hub:8443/a"),
         ("compilation-config", {"cache_key": "x9f8e7d6c5b4a3f2e1d0"}), ("REQUIRE_AUTH", "true"),
         ("description", "a Bearer token is asked for by every client of the company"),
-        ("HF_TOKEN", ""),
+        ("HF_TOKEN", ""), ("HF_ENDPOINT", "https://mirror@hub.local/a?page=12345678&sort=key"),
         ("hf-overrides", {"boi_token": "<start_of_image>", "text_config": {"fim_token": "<fim>"}}),
         ("hf-overrides", '{"boi_token": "<start_of_image>"}'),
         ("model", "/srv/models/Kimi-K2.5-INT4"),
@@ -150,6 +154,8 @@ def test_a_secrets_file_holds_secrets_but_for_what_tunes() -> None:
     [
         ('# VLLM_API_KEY = "correct-horse-battery"', "by its name"),
         ("#HF_TOKEN=letmein", "by its name"),
+        ("# export OPENAI_API_KEY=a8F3kQ9zX7mW2pL5", "by its name"),
+        ("# password = correct", "by its name"),
         ("port = 8000  # api-key: hunter2", "by its name"),
         ("# tensor-parallel-size = 8", ""),
         ("# a token here, a key there = nothing", ""),
