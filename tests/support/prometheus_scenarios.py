@@ -83,6 +83,9 @@ SCENES = (
         READY: at((0, 1), (20, 0), (50, 1)), RESTARTS: at((0, 0), (20, 1)),
         STARTS: at((0, 3), (50, 4)), LOAD_BEGAN: at((0, None), (21, 1260), (50, None)),
     }, ((22, NONE), (25, NONE), (49, NONE), (60, NONE))),
+    Scene("a long pause before the start anew", {
+        **STOPPED, **became("service", (0, "active"), (10, "activating")), RESTARTS: at((0, 0), (10, 1)),
+    }, ((30, NONE),)),
     Scene("vLLM is gone a moment before kimisvc knows", {
         VLLM_UP: at((0, 1), (29, 0)), **REFUSED | {VLLM_UP: at((0, 1), (29, 0))},
         READY: at((0, 1), (30, 0)),
@@ -119,6 +122,8 @@ SCENES = (
     Scene("dies after each 36 minutes", {
         **LOADING, RESTARTS: every(36), LOAD_BEGAN: moments(36), STARTS: every(36, first=3),
     }, ((100, NONE), (150, alerts("RestartLoop")), (400, alerts("RestartLoop")))),
+    Scene("dies before a gate can record it", {**LOADING, RESTARTS: every(36), LOAD_BEGAN: moments(36)},
+          ((100, NONE), (115, alerts("RestartLoop")))),
     Scene("two crashes in six hours are no loop", {RESTARTS: every(150, until=300)}, ((350, NONE),)),
     Scene("restarted by something else every 40 minutes", {STARTS: every(40, first=3)},
           ((100, NONE), (200, alerts("RestartLoop")))),
@@ -169,6 +174,11 @@ SCENES = (
     Scene("slow by the exporter, but two run", {
         **traffic(2, 30), **ENDLESS, SPEED: always(30),
     }),
+    Scene("slow by the exporter, but now and then two run", {
+        **traffic(1, 30), **ENDLESS, RUNNING: " ".join(["1", "1", "1", "2"] * 240),
+    }),
+    Scene("answers of two tokens, of which one is decoded", {**traffic(1, 30, tokens=2), SPEED: GONE},
+          ((15, alerts("DecodeUnderFloor")),)),
     Scene("fast again", {
         **IDLE, TOKENS: always(0), SPEED: at((0, 30), (30, 80)), RUNNING: always(1), MOVED: growing(900),
     }, ((20, alerts("DecodeUnderFloor")), (31, NONE))),
