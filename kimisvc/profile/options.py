@@ -109,7 +109,8 @@ def _option_value_problem(written: str, value: object) -> str:
         return f"looks like a secret ({secret}), and every user can read a command line. {WHERE_TO}"
     try:
         _refuse_unwritable(value, 0)
-        _refuse_words(value)
+        if isinstance(value, str) or "." not in written:  # else a field: one word of JSON
+            _refuse_words(value)
     except ValueError as error:
         return str(error)
     return ""
