@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 INDEX = ".index.json"
 FIRST_INDEX = "model.safetensors.index.json"
 """The one vLLM reads by default; a folder may hold that of another format too."""
+LARGEST_JSON = 128 << 20
+"""The index of a model of 10^12 parameters takes some 20 MB (bytes)."""
 UNFINISHED = (".incomplete", ".part", ".aria2", ".crdownload", ".tmp")
 """How downloaders name what they have not finished."""
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)(?P<suffix>\.\w+)")
@@ -95,7 +97,7 @@ def read(folder: Path) -> Checkpoint | BadJson:
 def read_json(path: Path) -> dict[str, Any] | BadJson:
     """Given a path, return the JSON object in it, or why it is none."""
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(files.read_bytes(path, LARGEST_JSON))
     except OSError as error:
         return BadJson(path, 0, error.strerror or str(error))
     except UnicodeDecodeError as error:

@@ -16,8 +16,9 @@ import stat
 import sys
 import tempfile
 import time
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from kimisvc.errors import HostError, LockedError
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LOCK_POLL = 0.1
+LARGEST_TEXT = 16 << 20
+"""No unit, profile or file of variables is anywhere near (bytes); /dev/zero has no end."""
 _HINTS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "a quota is used up",
@@ -43,14 +46,99 @@ def translated(error: OSError, path: Path) -> HostError:
     return HostError("file-error", f"{path}: {words}", hint=_HINTS.get(error.errno or 0, ""))
 
 
-def read_text(path: Path) -> str:
-    """Given a path, return its text. Raise HostError if it cannot be read or is not UTF-8."""
+class UnfitFileError(OSError):
+    """What is not to be read: no regular file, or too large. `strerror` says which, after a path."""
+
+
+class Links(Enum):
+    """Whether the last part of a path may be a symlink."""
+
+    FOLLOWED = 0
+    REFUSED = os.O_NOFOLLOW
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+_NULL = os.makedev(1, 3)
+"""/dev/null (Linux, admin-guide/devices.txt)."""
+
+
+def open_regular(path: Path, links: Links = Links.FOLLOWED) -> BinaryIO:
+    """Given a path, open the regular file there for reading, and wait for nothing.
+
+    A pipe can keep its reader waiting for ever, and opening a device may do
+    something, so it is looked at first; and again once open, as another may lie
+    there by then. /dev/null is the empty file that it stands for. Raise OSError;
+    UnfitFileError for what is no regular file.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | links.value
     try:
-        return path.read_text(encoding="utf-8")
+        _refuse_irregular(path, path.stat(follow_symlinks=links is Links.FOLLOWED))
+        handle = os.open(path, flags)
+    except ValueError as error:  # a NUL in the path
+        raise UnfitFileError(errno.EINVAL, "is not the path of a file", str(path)) from error
+    try:
+        _refuse_irregular(path, os.fstat(handle))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _refuse_irregular(path: Path, found: os.stat_result) -> None:
+    """A symlink passes: opening it says why it is not followed."""
+    if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
+        return
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+    raise UnfitFileError(errno.EINVAL, f"is no regular file but {kind}", str(path))
+
+
+def read_bytes(path: Path, largest: int = LARGEST_TEXT, links: Links = Links.FOLLOWED) -> bytes:
+    """Given a path, return what the regular file there holds, if at most `largest` bytes.
+
+    Raise OSError as `open_regular` does, and UnfitFileError if it is larger.
+    """
+    with open_regular(path, links) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(largest + 1) if size <= largest else b""  # /proc says 0 of its files
+    if size > largest or len(content) > largest:
+        raise UnfitFileError(errno.EFBIG, f"is larger than {_human(largest)}", str(path))
+    return content
+
+
+def _human(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 and not size % (1 << 20) else f"{size} bytes"
+
+
+def real_path(path: Path) -> Path:
+    """Given a path, return where its symlinks lead; a loop of them is left as it stands.
+
+    Path.resolve() ends with a RuntimeError there, which is no OSError.
+    """
+    return Path(os.path.realpath(path))
+
+
+def read_text(path: Path) -> str:
+    """Given a path, return its text, with each line ended by a line feed.
+
+    Raise HostError if it cannot be read, is no regular file, is larger than
+    LARGEST_TEXT or not UTF-8.
+    """
+    try:
+        text = read_bytes(path).decode()
     except OSError as error:
         raise translated(error, path) from error
     except UnicodeDecodeError as error:
         raise HostError("not-text", f"{path}: is not UTF-8 text (byte {error.start})") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_untrusted(path: Path, limit: int = 1 << 20) -> str:
@@ -59,18 +147,10 @@ def read_untrusted(path: Path, limit: int = 1 << 20) -> str:
     Follows no symlink, waits for no pipe and reads at most `limit` bytes.
     Raise HostError if it is not a plain UTF-8 file of that size.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        handle = os.open(path, flags)
-        with os.fdopen(handle, "rb") as file:
-            plain = stat.S_ISREG(os.fstat(handle).st_mode)
-            content = file.read(limit + 1) if plain else b""
+        return read_bytes(path, limit, Links.REFUSED).decode()
     except OSError as error:
         raise translated(error, path) from error
-    if not plain or len(content) > limit:
-        raise HostError("not-plain", f"{path} is not a plain file of at most {limit} bytes")
-    try:
-        return content.decode()
     except UnicodeDecodeError as error:
         raise HostError("not-text", f"{path}: is not UTF-8 text (byte {error.start})") from error
 

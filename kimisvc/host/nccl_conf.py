@@ -12,6 +12,8 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
+from kimisvc.host import files
+
 SYSTEM_WIDE = "etc/nccl.conf"
 OF_A_USER = ".nccl.conf"
 CHOSEN_BY = "NCCL_CONF_FILE"
@@ -52,7 +54,7 @@ def home_of(user: str) -> Path | None:
 def read(path: Path) -> ConfFile:
     """Given the path of such a file, return what NCCL makes of it."""
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = files.read_bytes(path).decode("utf-8", "replace")
     except OSError as error:
         return ConfFile(path, {}, f"{path}: {error.strerror}")
     return ConfFile(path, parse(text))

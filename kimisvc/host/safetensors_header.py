@@ -8,8 +8,11 @@ whose size is not exactly where the last tensor ends (safetensors, README
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
+
+from kimisvc.host import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +35,8 @@ def fault(path: Path) -> str:
     no git-lfs pointer, and of GGUF the magic.
     """
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        with files.open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
             start = file.read(LONGEST_POINTER)
             common = _common_fault(size, start)
             if common:

@@ -28,6 +28,8 @@ SEARCH_PATH = tuple(
     )
 )  # fmt: skip
 SUFFIX = ".service"
+_NOWHERE = Path("/dev/null")
+"""What a masked unit, and a masked drop-in, is a symlink to (systemd.unit(5))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,10 @@ def read_found(name: str, fragment: str, drop_ins: Sequence[str]) -> FoundUnit:
 
 
 def _read(name: str, path: Path, drop_ins: Sequence[Path]) -> FoundUnit:
-    resolved = path.resolve()
-    if resolved == Path("/dev/null"):
+    if files.real_path(path) == _NOWHERE:
         raise HostError("unit-masked", f"{name} is masked: it cannot be started, nor adopted")
     texts = [(path, files.read_text(path))]
-    texts += [(one, files.read_text(one)) for one in drop_ins if one.resolve() != Path("/dev/null")]
+    texts += [(one, files.read_text(one)) for one in drop_ins if files.real_path(one) != _NOWHERE]
     return FoundUnit(name, tuple(texts))
 
 

@@ -151,3 +151,24 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir(mode=0o000)
     with pytest.raises(HostError):
         checkpoint.read(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["config.json", INDEX])
+def test_a_pipe_or_a_device_in_place_of_a_file_is_not_read(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    said = BadJson(tmp_path / name, 0, "is no regular file but a named pipe")
+    assert checkpoint.read_json(tmp_path / name) == said
+    if name == INDEX:
+        assert checkpoint.read(tmp_path) == said
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    found = checkpoint.read_json(tmp_path / name)
+    assert isinstance(found, BadJson)
+    assert found.reason == "is no regular file but a character device"
+
+
+def test_a_file_without_an_end_is_no_json(tmp_path: Path) -> None:
+    with (tmp_path / "config.json").open("wb") as file:
+        file.truncate(1 << 40)
+    found = checkpoint.read_json(tmp_path / "config.json")
+    assert found == BadJson(tmp_path / "config.json", 0, "is larger than 128 MiB")

@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -160,6 +161,84 @@ def test_what_is_not_there_and_what_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="byte 3") as caught:
         files.read_text(tmp_path / "x")
     assert caught.value.code == "not-text"
+
+
+@pytest.fixture(params=["pipe", "socket", "device", "sparse", "loop", "behind a symlink"])
+def odd(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """A path that must not be read, and what is said of it."""
+    path = tmp_path / "odd"
+    if request.param == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+        return path, "is no regular file but a socket"
+    if request.param == "device":
+        return Path("/dev/zero"), "is no regular file but a character device"
+    if request.param == "sparse":
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+        return path, "is larger than 16 MiB"
+    if request.param == "loop":
+        path.symlink_to(path)
+        return path, os.strerror(errno.ELOOP)
+    os.mkfifo(path)
+    if request.param == "pipe":
+        return path, "is no regular file but a named pipe"
+    (tmp_path / "link").symlink_to(path)
+    return tmp_path / "link", "is no regular file but a named pipe"
+
+
+def test_what_would_wait_or_never_end_is_not_read(odd: tuple[Path, str]) -> None:
+    path, said = odd
+    with pytest.raises(HostError) as caught:
+        files.read_text(path)
+    assert caught.value.message == f"{path}: {said}"
+
+
+def test_a_pipe_that_somebody_writes_into_is_not_read_either(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    handle = os.open(tmp_path / "pipe", os.O_RDWR)
+    os.write(handle, b"text")
+    with pytest.raises(HostError, match="a named pipe"):
+        files.read_text(tmp_path / "pipe")
+    os.close(handle)
+
+
+def test_a_file_that_grew_after_it_was_looked_at_is_still_bounded(tmp_path: Path) -> None:
+    """The kernel's own files say 0 bytes of themselves."""
+    with pytest.raises(files.UnfitFileError, match="is larger than 5 bytes"):
+        files.read_bytes(Path("/proc/self/status"), 5)
+    (tmp_path / "x").write_bytes(b"12345")
+    assert files.read_bytes(tmp_path / "x", 5) == b"12345"
+
+
+def test_dev_null_is_the_empty_file_it_stands_for(tmp_path: Path) -> None:
+    (tmp_path / "x").symlink_to("/dev/null")
+    assert files.read_text(tmp_path / "x") == ""
+
+
+def test_a_path_with_a_nul_is_an_error_like_others() -> None:
+    with pytest.raises(HostError, match="is not the path of a file"):
+        files.read_text(Path("a\0b"))
+
+
+def test_lines_end_in_one_way(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"a\r\nb\rc\n")
+    assert files.read_text(tmp_path / "x") == "a\nb\nc\n"
+
+
+def test_what_is_refused_leaves_nothing_open(tmp_path: Path) -> None:
+    before = descriptors()
+    for name in ("dir", "link"):
+        (tmp_path / name).symlink_to(tmp_path)
+        with pytest.raises(HostError):
+            files.read_untrusted(tmp_path / name)
+    assert descriptors() == before
+
+
+def test_a_loop_of_symlinks_has_a_real_path(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert files.real_path(tmp_path / "a").parent == tmp_path.resolve()
 
 
 def test_free_bytes_of_a_path_to_come_are_those_of_its_file_system(tmp_path: Path) -> None:

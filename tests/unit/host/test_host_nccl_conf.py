@@ -62,3 +62,12 @@ def test_a_file_and_one_that_is_not_there(tmp_path: Path) -> None:
     assert nccl_conf.read(path) == ConfFile(path, {}, f"{path}: No such file or directory")
     path.write_bytes(b"NCCL_PROTO=LL\nX=\xff\n")
     assert nccl_conf.read(path) == ConfFile(path, {"NCCL_PROTO": "LL", "X": "\ufffd"})
+
+
+def test_a_pipe_is_not_waited_for_and_dev_null_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.conf"
+    os.mkfifo(path)
+    assert nccl_conf.read(path) == ConfFile(
+        path, {}, f"{path}: is no regular file but a named pipe"
+    )
+    assert nccl_conf.read(Path("/dev/null")) == ConfFile(Path("/dev/null"), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,3 +106,11 @@ def test_sizes_as_hubs_show_them() -> None:
     assert [human(n) for n in (12, 4_200, 4_200_000, 9_812_345_678)] == [
         "12 bytes", "4.2 kB", "4.2 MB", "9.8 GB",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin", "gguf"])
+def test_a_pipe_or_a_device_in_place_of_the_file(tmp_path: Path, suffix: str) -> None:
+    os.mkfifo(tmp_path / f"a.{suffix}")
+    assert fault(tmp_path / f"a.{suffix}") == "is no regular file but a named pipe"
+    (tmp_path / f"b.{suffix}").symlink_to("/dev/zero")
+    assert fault(tmp_path / f"b.{suffix}") == "is no regular file but a character device"

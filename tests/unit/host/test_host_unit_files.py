@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,3 +84,18 @@ def test_what_systemd_names_is_read(tmp_path: Path) -> None:
     unit, drop_in = put(tmp_path, "v.service"), put(tmp_path, "1.conf", "one")
     found = read_found("v.service", str(unit), [str(drop_in)])
     assert found.texts == ((unit, "x"), (drop_in, "one"))
+
+
+def test_a_unit_or_drop_in_that_is_no_file_is_named(tmp_path: Path) -> None:
+    unit, drop_in = put(tmp_path, "v.service"), tmp_path / "1.conf"
+    drop_in.symlink_to(drop_in)
+    with pytest.raises(HostError, match=r"1\.conf: Too many levels"):
+        read_found("v.service", str(unit), [str(drop_in)])
+    drop_in.unlink()
+    os.mkfifo(drop_in)
+    with pytest.raises(HostError, match=r"1\.conf: .* a named pipe"):
+        read_found("v.service", str(unit), [str(drop_in)])
+    loop = tmp_path / "l.service"
+    loop.symlink_to(loop)
+    with pytest.raises(HostError, match=r"l\.service: Too many levels"):
+        find_unit(str(loop))
