@@ -121,6 +121,76 @@ def test_what_is_not_there_is_said(capsys: pytest.CaptureFixture[str], words: li
     assert "hint: " in err
 
 
+def args_of(capsys: pytest.CaptureFixture[str], words: str) -> tuple[dict[str, object], str]:
+    """What stands in [args] for some words more than GOOD has, and the whole of what was said."""
+    status, out, err = call(capsys, "import", f"{GOOD} {words}")
+    assert (status, "error" in err) == (0, False), err
+    found = tomllib.loads(out)["args"]
+    del found["tensor-parallel-size"]
+    return found, out + err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("--default-chat-template-kwargs.enable_thinking false",
+         {"default-chat-template-kwargs.enable_thinking": False}),
+        ("""--hf-overrides.architectures '["X"]'""", {"hf-overrides.architectures": ["X"]}),
+        ("--compilation-config.cudagraph_capture_sizes='[1,2,4,8]'",
+         {"compilation-config.cudagraph_capture_sizes": [1, 2, 4, 8]}),
+        ("-cc.custom_ops+ -rms_norm,+silu_and_mul",
+         {"compilation-config.custom_ops": ["-rms_norm", "+silu_and_mul"]}),
+    ],
+)  # fmt: skip
+def test_the_field_of_a_table_means_what_it_meant_to_vllm(
+    capsys: pytest.CaptureFixture[str], words: str, found: dict[str, object]
+) -> None:
+    assert args_of(capsys, words)[0] == found
+
+
+def test_an_abbreviation_is_no_secret_but_one_of_a_secret_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found, said = args_of(capsys, "--max-num-batched-token=65536 --hf-tok topsecret")
+    assert found == {"max-num-batched-tokens": 65536}
+    assert "# written --max-num-batched-token\n" in said
+    assert "secrets left out, for the secrets file: HF_TOKEN (from --hf-token)" in said
+
+
+def test_a_field_that_toml_cannot_hold_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    found, said = args_of(capsys, "--hf-overrides.rope_scaling null")
+    assert found == {}
+    assert "not understood: --hf-overrides.rope_scaling: was left out: " in said
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop", "device", "endless"])
+def test_a_file_that_is_none_is_named_and_nothing_waits(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str
+) -> None:
+    odd, said = tmp_path / "odd.service", "is no regular file but a"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "loop":
+        odd.symlink_to(odd)
+        said = "Too many levels of symbolic links"
+    elif kind == "device":
+        odd.symlink_to("/dev/zero")
+    else:
+        with odd.open("wb") as file:
+            file.truncate(1 << 40)
+        said = "is larger than 16 MiB"
+    for words in (["--unit", str(odd)], [f"{GOOD} --config {odd}"]):
+        status, out, err = call(capsys, "import", *words)
+        assert (status, out) == (1, "")
+        assert str(odd) in err
+        assert said in err
+    unit = tmp_path / "good.service"
+    unit.write_text(f"{UNIT}EnvironmentFile={odd}\n")
+    status, out, err = call(capsys, "import", "--unit", str(unit))
+    assert status == 0, err
+    assert said in err.replace("\n", " ")
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str], form: tuple[str, ...]) -> None:
     status, out, _ = call(capsys, "schema", *form)

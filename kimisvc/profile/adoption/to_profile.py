@@ -106,18 +106,21 @@ def _take_option(one: Written, scene: Scene, options: Options, seen: dict[str, s
             f"--{key}", f"was left out: it holds {secret}, which belongs in the secrets file"
         )
         return
-    if key in seen and key not in vllm_words.REPEATED:
+    why = vllm_words.uncarried(one)
+    if why:
+        draft.unclear(f"--{key}", why)
+        return
+    before, last = draft.value("args", key), value
+    value = vllm_words.joined(key, before, last)
+    if key in seen and value is last:
         draft.drop(f"{seen[key]} (the first of two)", "of an option given twice the last holds")
     seen[key] = one.spelled
     owned = _OWNED.get(key)
     if owned is not None:
         owned(one, value, scene)
         return
-    before = draft.value("args", key)
-    if key in vllm_words.REPEATED and isinstance(before, tuple) and isinstance(value, tuple):
-        value = (*before, *value)
     written = one.spelled.lstrip("-").partition(".")[0].replace("_", "-").removeprefix("no-")
-    alias = written != key.partition(".")[0].removeprefix("no-")
+    alias = written != key.partition(".")[0].removeprefix("no-") or one.spelled.endswith("+")
     draft.put("args", key, value, f"written {one.spelled}" if alias else "")
 
 

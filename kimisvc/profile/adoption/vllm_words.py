@@ -1,20 +1,23 @@
 """The words after `vllm serve` as options and values, typed as TOML has them. Pure.
 
-argparse's rules as vLLM uses them: dashes and underscores are one, the last of
-an option given twice holds, a negative number is a value. Which options take
+argparse's rules as vLLM uses them: dashes and underscores are one, the beginning
+of one option's name alone stands for it, the last of an option given twice
+holds, a negative number is a value. Which options take
 nothing or several values is known from `VllmOption`; without one, from the
 words that follow.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.adoption import json_words
+from kimisvc.profile.knowledge.vllm.history import REMOVED
+from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.records import OptionKind
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NUMBER = re.compile(r"-?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?")
 _LEVEL = re.compile(r"-O(\d)")
-_INT64 = 2**63
 SHORT: Mapping[str, str] = MappingProxyType(
     {
         "tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size",
@@ -72,6 +74,13 @@ class Options:
             _dashed(word): _dashed(name) for name, row in known.items() for word in row.negatives
         }
 
+        # argparse completes what follows two dashes only from names that have them, too.
+        self._long = {_dashed(name): _dashed(name) for name in known}
+        for name, row in known.items():
+            words = (alias for alias in row.aliases if alias not in row.short)
+            self._long |= {_dashed(word): _dashed(name) for word in words}
+            self._long |= {_dashed(word): _dashed(word) for word in row.negatives}
+
     def row(self, name: str) -> VllmOption | None:
         """Given an option's full name, return what is known of it."""
         return self._rows.get(name)
@@ -92,6 +101,18 @@ class Options:
             name = self._aliases.get(name, SHORT.get(head, name))
         return name + dot + tail
 
+    def unabbreviated(self, bare: str) -> str:
+        """Given what follows two dashes, return it with the full name if it begins one option's.
+
+        What begins several, or was an option of its own once, stays as it is.
+        """
+        head, dot, tail = bare.partition(".")
+        name = _dashed(head)
+        if not name or name in self._long or name in OWNED_OPTIONS or name in REMOVED:
+            return bare
+        meant = {full for word, full in self._long.items() if word.startswith(name)}
+        return meant.pop() + dot + tail if len(meant) == 1 else bare
+
 
 def read(words: Sequence[str], options: Options) -> tuple[list[Written], list[str]]:
     """Given the words after `serve`, return the options in order and the words that are none."""
@@ -106,7 +127,7 @@ def read(words: Sequence[str], options: Options) -> tuple[list[Written], list[st
             loose.append(word)
             continue
         bare, equals, value = _without_dashes(word)
-        name = options.full_name(bare)
+        name = options.full_name(options.unabbreviated(bare) if word[:2] == "--" else bare)
         values = (value,) if equals else tuple(_values(rest, name, options))
         written.append(Written(name, word.partition("=")[0], values, equals))
     return written, loose
@@ -132,12 +153,14 @@ def _without_dashes(word: str) -> tuple[str, str, str]:
 
 def _values(rest: list[str], name: str, options: Options) -> Iterator[str]:
     """Take the words of an option off the front: none, one, or all up to the next option."""
-    row = options.row(name.partition(".")[0])
-    dotted = "." in name
+    if "." in name:  # whatever it looks like: vLLM takes it away before argparse sees it
+        yield from (rest.pop(0) for _ in rest[:1])
+        return
+    row = options.row(name)
     most = math.inf if row is None or row.many else 1
-    if (row is not None and row.kind is OptionKind.FLAG and not dotted) or options.positive(name):
+    if (row is not None and row.kind is OptionKind.FLAG) or options.positive(name):
         most = 0
-    elif dotted or name in REPEATED:
+    elif name in REPEATED:
         most = 1
     while most and rest and not is_option(rest[0]):
         yield rest.pop(0)
@@ -151,11 +174,28 @@ def value_of(written: Written, options: Options) -> tuple[str, ArgValue]:
     if not values:
         positive = options.positive(name)
         return (options.full_name(positive), False) if positive else (name, True)
+    if "." in name:
+        found = json_words.field(name, values[0])
+        return name.removesuffix(json_words.APPENDS), values[0] if found is None else found
     if len(values) == 1 and not (row is not None and row.many) and name not in REPEATED:
         return name, typed(values[0], row, name)
     if len(values) == 1 and name in JSON_LISTS:
         return name, typed(values[0], row, name)
     return name, tuple(_scalar(value, row) for value in values)
+
+
+def uncarried(written: Written) -> str:
+    """Given an option, say why no profile can carry its value; "" if one can."""
+    field = "." in written.name and written.values
+    lost = field and json_words.field(written.name, written.values[0]) is None
+    return json_words.UNCARRIED if lost else ""
+
+
+def joined(key: str, before: object, value: ArgValue) -> ArgValue:
+    """Given an option's key, what it has and what it is given again, return what holds then."""
+    if key in REPEATED and isinstance(before, tuple) and isinstance(value, tuple):
+        return (*before, *value)
+    return json_words.joined(before, value) if "." in key else value
 
 
 def typed(word: str, row: VllmOption | None, name: str) -> ArgValue:
@@ -164,7 +204,7 @@ def typed(word: str, row: VllmOption | None, name: str) -> ArgValue:
     JSON becomes a table, or a list where the same word comes out of it again.
     """
     if word[:1] in ("{", "["):
-        value = _json(word)
+        value = json_words.whole(word)
         nested = isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
         listed = isinstance(value, list) and name in JSON_LISTS
         return (
@@ -186,39 +226,6 @@ def _scalar(word: str, row: VllmOption | None) -> ArgValue:
         if math.isfinite(number) and (repr(number) == word or takes_numbers or decimal):
             return number if takes_numbers or decimal else word
     return word
-
-
-def _json(word: str) -> ArgValue | None:
-    """Given a word, return what it holds as JSON; None if TOML cannot hold the same."""
-    try:
-        value = json.loads(word, parse_constant=_refuse, object_pairs_hook=_once)
-        _refuse_unwritable(value)
-    except (ValueError, RecursionError):
-        return None
-    result: ArgValue = value
-    return result
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _refuse_unwritable(value: object) -> None:
-    if value is None or (isinstance(value, int) and abs(value) >= _INT64):
-        raise ValueError("TOML has no null, and no numbers of more than 64 bits")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("not a number")
-    for item in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
-        _refuse_unwritable(item)
 
 
 def _dashed(name: str) -> str:

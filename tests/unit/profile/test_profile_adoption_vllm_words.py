@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.profile.adoption.vllm_words import Options, read, value_of
+from kimisvc.profile.adoption.vllm_words import Options, joined, read, uncarried, value_of
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.records import ArgValue, OptionKind, Profile, VllmOption, VllmSettings
 from kimisvc.render.arguments import argv
@@ -37,10 +37,7 @@ def taken(words: list[str], known: dict[str, VllmOption]) -> tuple[dict[str, Arg
     found: dict[str, ArgValue] = {}
     for one in written:
         key, value = value_of(one, options)
-        before = found.get(key)
-        if key == "middleware" and isinstance(before, tuple) and isinstance(value, tuple):
-            value = (*before, *value)
-        found[key] = value
+        found[key] = joined(key, found.get(key), value)
     return found, loose
 
 
@@ -76,6 +73,22 @@ def taken(words: list[str], known: dict[str, VllmOption]) -> tuple[dict[str, Arg
                                                     "z": "{bad"}),
         ('--x [{"a":1}] --y [1,2]', {"x": [{"a": 1}], "y": "[1,2]"}),
         ("--x 99999999999999999999", {"x": "99999999999999999999"}),
+        # vLLM reads the word behind a dotted option as JSON, and as it is where it is none
+        ("--x.think false", {"x.think": False}),
+        ("--x.think=true", {"x.think": True}),
+        ("--x.think False", {"x.think": "False"}),
+        ('--x.names ["X"] --x.sizes=[1,2]', {"x.names": ["X"], "x.sizes": [1, 2]}),
+        ('--x.y {"a":{"b":1.5}}', {"x.y": {"a": {"b": 1.5}}}),
+        ('--x.y "8" --x.z 8', {"x.y": "8", "x.z": 8}),
+        ("--x.y 80g --x.z [bad --x.w=", {"x.y": "80g", "x.z": "[bad", "x.w": ""}),
+        ('--x.y {"a":1,"a":2}', {"x.y": {"a": 2}}),
+        # and what looks like an option, too
+        ("--x.y --z", {"x.y": "--z"}),
+        ("-cc.custom_ops+ -a -cc.custom_ops+=+b,c", {"compilation-config.custom_ops": ["-a", "+b", "c"]}),
+        ('-cc.ops+ a -cc.ops ["b"]', {"compilation-config.ops": ["a", "b"]}),
+        ('--x.y {"a":1,"b":{"c":[1]}} --x.y {"b":{"c":[2],"d":3}}',
+         {"x.y": {"a": 1, "b": {"c": [1, 2], "d": 3}}}),
+        ("--x.y [1] --x.y 2", {"x.y": 2}),
     ],
 )  # fmt: skip
 def test_options(line: str, found: dict[str, ArgValue], known: dict[str, VllmOption]) -> None:
@@ -104,6 +117,57 @@ def test_what_is_known_of_an_option_tells_its_values(
     line: str, found: dict[str, ArgValue], loose: list[str]
 ) -> None:
     assert taken(line.split(" "), KNOWN) == (found, loose)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("--tensor-par 8", {"tensor-parallel-size": 8}),
+        ("--tensor_par=8", {"tensor-parallel-size": 8}),
+        ("--enforce org/model", {"enforce-eager": True}),  # known to take no word
+        ("--no-enf", {"enforce-eager": False}),
+        ("--device-mem 0.5", {"gpu-memory-utilization": 0.5}),
+        ("--compilation-conf.mode 3", {"compilation-config.mode": 3}),
+        ("--c 3", {"c": 3}),  # begins two
+        ("--t 3", {"tensor-parallel-size": 3}),
+        ("--tensor-parallel-size-of 8", {"tensor-parallel-size-of": 8}),
+        ("-tensor-par 8", {"tensor-par": 8}),  # one dash: another rule of argparse
+        ("--model m", {"model": "m"}),
+        ("--disable-log-requests", {"disable-log-requests": True}),  # was an option once
+    ],
+)
+def test_an_abbreviation_is_written_out(line: str, found: dict[str, ArgValue]) -> None:
+    known = KNOWN | {
+        name: VllmOption(name, OptionKind.FLAG)
+        for name in ("model-impl", "disable-log-requests-of-all")
+    }
+    assert taken(line.split(" "), known)[0] == found
+
+
+@pytest.mark.parametrize(
+    ("word", "carried"),
+    [("null", False), ('{"a":[null]}', False), ("NaN", False), ("-Infinity", False),
+     ("1e400", False), (str(2**63), False), ('"\\ud800"', False), ("[" * 40 + "]" * 40, False),
+     (str(2**63 - 1), True), ("None", True), ("nan", True), ("[" * 9 + "]" * 9, True)],
+)  # fmt: skip
+def test_a_field_that_no_profile_can_carry_is_told(word: str, *, carried: bool) -> None:
+    (written,), _ = read([f"--x.y={word}"], Options(KNOWN))
+    assert (uncarried(written) == "") is carried
+    (written,), _ = read([f"--x={word}"], Options(KNOWN))  # a whole option is a string
+    assert uncarried(written) == ""
+
+
+JSON = st.recursive(
+    st.booleans() | st.integers(-(2**62), 2**62) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(JSON)
+def test_a_field_that_kimisvc_renders_comes_back(value: ArgValue) -> None:
+    tokens = argv(Profile("x", VllmSettings("/v", "org/m"), args={"x.y": value}))
+    assert taken(list(tokens[1:]), {})[0]["x.y"] == value
 
 
 NAMES = st.text(string.ascii_lowercase + "-", min_size=2, max_size=8).filter(
