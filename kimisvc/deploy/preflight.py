@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy import (
+    checks_files,
     checks_gpu,
     checks_host,
     checks_memory,
@@ -36,6 +37,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("tools", checks_vllm.tools),
     ("model", checks_model.reachable),
     ("model files", checks_model.complete),
+    ("option files", checks_files.of_options),
     ("port", checks_host.port),
     ("user", checks_host.user),
     ("secrets", checks_secrets.secrets),

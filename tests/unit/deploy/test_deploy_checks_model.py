@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -190,3 +191,19 @@ def test_a_gguf_file(host: Host, content: bytes, words: str) -> None:
     path.write_bytes(content)
     host.vllm(model=str(path))
     assert [words in problem.message for problem in host.all()] == [True] * bool(words)
+
+
+@pytest.mark.parametrize("name", [SECOND, "model.safetensors.index.json"])
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
+    host: Host, folder: Path, name: str
+) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    (folder / name).chmod(0o644)
+    assert "is no regular file but a named pipe" in host.error("model files")
+
+
+def test_a_pipe_in_place_of_the_config_is_none(host: Host, folder: Path) -> None:
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    assert host.error("model") == f"{folder} holds no config.json, so it is no model folder"
