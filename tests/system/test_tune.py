@@ -91,7 +91,7 @@ def test_met_by_the_first_costs_one_start(stage: Stage) -> None:
 
 def test_under_the_floor_then_over(stage: Stage) -> None:
     slow = stage.profile("slow", {"decode_tok_s": UNDER}, gate=NO_GATE)
-    quick = stage.profile("quick", {"decode_tok_s": OVER}, gate=NO_GATE)
+    quick = stage.profile("quick", {"decode_tok_s": OVER})
     status, answer = tune(stage, "--target", ">60~100", slow, quick)
     assert (status, answer["winner"]) == (0, "quick")
     assert tried(answer) == [("slow", "FAIL"), ("quick", "PASS")]
@@ -226,8 +226,8 @@ def test_killed_and_rebooted_it_goes_on(another: Box) -> None:
     set_the_stage(another)
     stage = Stage(another, "again")
     slow = stage.profile("slow", {"decode_tok_s": UNDER, "load_seconds": 3.0}, gate=NO_GATE)
-    quick = stage.profile("quick", {"decode_tok_s": OVER, "load_seconds": 8.0}, gate=NO_GATE)
-    last = stage.profile("last", {"decode_tok_s": OVER}, gate=NO_GATE)
+    quick = stage.profile("quick", {"decode_tok_s": OVER, "load_seconds": 8.0})
+    last = stage.profile("last", {"decode_tok_s": OVER})
     done = stage.kimisvc("tune", "--target", ">60~100", slow, quick, last, "--no-follow")
     assert done.returncode == 0, done.stderr
     unit = "kimisvc-again-tune.service"
