@@ -42,8 +42,9 @@ def option(key: str, value: ArgValue) -> list[str]:
     """Given an option and its value as TOML has it, return its tokens. Raise KimisvcError.
 
     true and false become --key and --no-key, a table becomes JSON, a list of
-    words several tokens after one --key, a list of anything else JSON. The
-    field of a table (a key with a dot) is one token.
+    words or of tables several tokens after one --key (vLLM's LoRAParserAction
+    reads a table from each), a list of anything else JSON. The field of a table
+    (a key with a dot) is one token.
     """
     name = option_name(key)
     if name == "config":
@@ -69,6 +70,8 @@ def option_name(key: str) -> str:
 
 
 def _list(name: str, items: Sequence[ArgValue]) -> list[str]:
+    if items and name not in _ONE_JSON_LIST and all(isinstance(i, Mapping) for i in items):
+        return [f"--{name}", *(_json(item) for item in items)]
     if name in _ONE_JSON_LIST or not all(isinstance(i, str | int | float) for i in items):
         return [f"--{name}", _json(items)]
     words = [_word(item) for item in items]
