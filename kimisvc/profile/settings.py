@@ -86,7 +86,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("", "max_risk", Kind.CHOICE, "highest class of risk a setting may have",
             '"safe-ish"', default="safe-ish", choices=Risk,
             becomes="read by check"),
-    Setting("", "allow_risky", Kind.NAMES, "settings allowed although over max_risk",
+    Setting("", "allow_risky", Kind.NAMES,
+            "settings allowed although over max_risk, or near the name of another",
             '["NCCL_P2P_LEVEL"]', default=(),
             becomes="read by check"),
     # ------------------------------------------------------------ table service
