@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kimisvc.profile.knowledge.variables.check import variable_findings
+from kimisvc.profile.knowledge.variables.conflicts import conflicts
 from kimisvc.profile.knowledge.variables.cuda import CUDA
 from kimisvc.profile.knowledge.variables.other_libraries import OTHER_LIBRARIES
-from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
+from kimisvc.records import ArgValue, HardwareSettings, Profile, Severity, VllmSettings
 
 
 def told(env: dict[str, str], **args: ArgValue) -> list[str]:
@@ -105,6 +106,16 @@ def test_more_gpus_than_are_seen_are_refused() -> None:
 )
 def test_gpus_of_other_boxes_are_not_to_be_seen_here(args: dict[str, ArgValue]) -> None:
     assert told({"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}, **args) == []
+
+
+def test_an_empty_list_hides_the_gpus_that_are_asked_for() -> None:
+    for empty, gpus, faults in (("", 8, 1), (" ", 1, 1), ("", 0, 0), ("-1", 8, 0)):
+        asked = HardwareSettings(gpus=gpus)
+        env = {"CUDA_VISIBLE_DEVICES": empty}
+        profile = Profile("p", VllmSettings("/v", "m"), hardware=asked, env=env)
+        found = [f.message for f in conflicts(profile)]
+        assert len(found) == faults
+        assert all("hides every GPU" in message for message in found)
 
 
 def test_no_gpu_at_all_is_a_wish() -> None:

@@ -319,3 +319,13 @@ def test_shipped_profiles_have_warnings_at_most(path: Path) -> None:
     found = [*variable_findings(profile), *risk_findings(profile)]
     assert profile.max_risk is Risk.SAFE_ISH
     assert [finding.message for finding in found if finding.severity is Severity.ERROR] == []
+
+
+def test_a_caret_before_all_names_leaves_nothing() -> None:
+    (fault,) = errors(NCCL_PROTO="^LL,LL128,Simple")
+    assert '"^LL,LL128,Simple" leaves nothing for AllReduce' in fault
+    (fault,) = errors(NCCL_PROTO="ll;allgather:^ll,ll128,simple")
+    assert "leaves nothing for AllGather, and" in fault
+    (fault,) = errors(NCCL_ALGO="^Ring,Tree,CollNetChain,CollNetDirect,NVLS,NVLSTree,PAT")
+    assert "leaves nothing" in fault
+    assert errors(NCCL_PROTO="^LL,LL128") == []

@@ -62,6 +62,20 @@ def _no_algorithm(profile: Profile) -> Iterator[Finding]:
         )
 
 
+def _nothing_left(profile: Profile) -> Iterator[Finding]:
+    """A ^ before all the names there are: no protocol, or no algorithm, may be used."""
+    for name, allowed in (("NCCL_ALGO", allowed_algorithms), ("NCCL_PROTO", allowed_protocols)):
+        value = profile.env.get(name, "")
+        left = allowed(value)
+        without = [one for one in COLLECTIVES if one in left and not left[one]]
+        if without:
+            yield Finding(
+                ("env", name),
+                f"{shown(value)} leaves nothing for {', '.join(without)}, and NCCL fails. "
+                "Name fewer after the ^, or leave it out",
+            )
+
+
 def _too_many_sockets(profile: Profile) -> Iterator[Finding]:
     threads = number(profile, "NCCL_SOCKET_NTHREADS")
     sockets = number(profile, "NCCL_NSOCKS_PERTHREAD")
@@ -106,6 +120,14 @@ def _two_names(profile: Profile) -> Iterator[Finding]:
 
 def _too_few_devices(profile: Profile) -> Iterator[Finding]:
     value = profile.env.get("CUDA_VISIBLE_DEVICES", "")
+    asked = profile.hardware.gpus
+    if asked and "CUDA_VISIBLE_DEVICES" in profile.env and not value.strip():  # -1 is meant
+        yield Finding(
+            ("env", "CUDA_VISIBLE_DEVICES"),
+            f"{shown(value)} hides every GPU from vLLM, and [hardware] gpus is {asked}. Leave it "
+            "out, or list the GPUs",
+            or_at=(("hardware", "gpus"),),
+        )
     listed, used = len(devices(value)), gpus_here(profile.args)
     if listed and not visible_devices(value) and used and used > listed:
         yield Finding(
@@ -118,6 +140,7 @@ def _too_few_devices(profile: Profile) -> Iterator[Finding]:
 
 RULES: tuple[Callable[[Profile], Iterator[Finding]], ...] = (
     _no_algorithm,
+    _nothing_left,
     _too_many_sockets,
     _least_above_most,
     _two_names,
