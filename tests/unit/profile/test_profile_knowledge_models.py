@@ -454,3 +454,36 @@ def test_a_vllm_that_does_not_tell_its_version_may_read_gguf() -> None:
 def test_an_encoder_that_is_left_out_has_no_mode() -> None:
     finding = only("/m", language_model_only=True, mm_encoder_tp_mode="data")
     assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("word", ["none", "None"])
+def test_no_reasoning_parser_is_called_none(word: str) -> None:
+    finding = only("/m", vllm=ASKED, reasoning_parser=word)
+    assert f'has no parser "{word}"' in finding.message
+    assert found("/m", vllm=ASKED, reasoning_parser="") == []
+
+
+# ---------------------------------------------------------------- experts
+
+
+def test_expert_parallelism_of_a_model_without_experts() -> None:
+    dense = {"model_type": "llama", "num_attention_heads": 32, "hidden_size": 4096}
+    finding = only("/m/dense", dense, enable_expert_parallel=True)
+    assert "tells of none" in finding.message
+    assert finding.severity is Severity.WARNING
+    assert found("/m/dense", dense, enable_expert_parallel=False) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        None,
+        {"model_type": "llama"},  # too little to say
+        {"model_type": "llama", "num_attention_heads": 8, "moe_num_experts": 4},
+        {"num_attention_heads": 8, "architectures": ["MixtralForCausalLM"]},
+        {"text_config": {"num_attention_heads": 8, "num_experts_per_tok": 2}},
+        {"num_attention_heads": 8, "block_configs": [{"ffn": {}}]},
+    ],
+)
+def test_a_config_that_may_tell_of_experts(config: Mapping[str, object] | None) -> None:
+    assert found("/m/sparse", config, enable_expert_parallel=True) == []

@@ -66,7 +66,7 @@ def parser_findings(draft: Profile, model_type: str, vllm: VllmKnowledge) -> Ite
         (_REASONING, "reasoning-parser-plugin", family.reasoning if family else ()),
     ):
         parser = args.get(option)
-        if not isinstance(parser, str) or parser.lower() in ("", "none"):
+        if not isinstance(parser, str) or not parser or _is_none(option, parser, vllm):
             continue
         fault = None if plugin in args else _unknown(option, parser, vllm)
         if fault:
@@ -80,6 +80,13 @@ def parser_findings(draft: Profile, model_type: str, vllm: VllmKnowledge) -> Ite
             )
     yield from _tool_choice(draft)
     yield from _reasoning(draft)
+
+
+def _is_none(option: str, parser: str, vllm: VllmKnowledge) -> bool:
+    """Whether a word stands for no parser. vLLM looks for a reasoning parser "none" (0.32)."""
+    known = vllm.options.get(option)
+    unset = known is None or known.unset
+    return parser.lower() == "none" if option == _TOOLS else unset and parser == "None"
 
 
 def _unknown(option: str, parser: str, vllm: VllmKnowledge) -> Finding | None:

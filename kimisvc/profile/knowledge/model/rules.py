@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.model.expert_blocks import block_findings
 from kimisvc.profile.knowledge.model.families import parser_findings
-from kimisvc.profile.knowledge.model.shape import Shape, shape_of
+from kimisvc.profile.knowledge.model.shape import Shape, is_dense, shape_of
 from kimisvc.profile.knowledge.parallelism import (
     DATA,
     DATA_HERE,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kimisvc.records import Profile, VllmKnowledge
 
 _LENGTH = "max-model-len"
+_EXPERT_PARALLEL = "enable-expert-parallel"
 _LONG = re.compile(r"(\d+(?:\.\d+)?)([kKmM])")
 _MULTIPLIERS = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}
 _WITHOUT_GGUF = (0, 24)
@@ -61,6 +62,7 @@ def model_findings(
     yield from _context(draft, shape)
     yield from _gguf(draft, known)
     yield from _encoder(draft)
+    yield from _no_experts(draft, config or {})
 
 
 def _gpus(draft: Profile) -> Iterator[Finding]:
@@ -172,4 +174,16 @@ def _encoder(draft: Profile) -> Iterator[Finding]:
             "does nothing beside language-model-only, which leaves the encoder out. Keep one",
             Severity.WARNING,
             or_at=(("args", "language-model-only"),),
+        )
+
+
+def _no_experts(draft: Profile, config: Mapping[str, object]) -> Iterator[Finding]:
+    """VllmConfig of 0.32 refuses expert parallelism for a model of no experts."""
+    if option(draft.args, _EXPERT_PARALLEL) is True and is_dense(config):
+        yield Finding(
+            ("args", _EXPERT_PARALLEL),
+            "is for models with experts, and the config.json of this one tells of none: vLLM ends. "
+            "Leave it out",
+            Severity.WARNING,
+            or_at=(("vllm", "model"),),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ _POSITIONS = (
 """Where a config says how long a context may be; the least counts, but for model_max_length,
 which goes before all (vllm: get_derived_max_model_len)."""
 _EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "num_routed_experts")
+_KINDS = ("model_type", "architectures")
 _UNSCALED = ("default", "mrope", "su", "longrope", "llama3", "deepseek_llama_scaling")
 """Kinds of RoPE whose factor does not lengthen the context (vllm/config/model.py)."""
 _ROPES = ("rope_scaling", "rope_parameters")
@@ -55,6 +57,24 @@ def shape_of(config: Mapping[str, object]) -> Shape:
         block=_block(quantization),
         hidden=_first(text, ("hidden_size",)),
         quantized_by=str(quantization.get("quant_method", "")),
+    )
+
+
+def is_dense(config: Mapping[str, object]) -> bool:
+    """Given a config.json, return whether it tells of a model without experts for sure.
+
+    Names of the keys for experts differ by family: one that speaks of them, anywhere, is enough.
+    """
+    return bool(shape_of(config).heads) and not _speaks_of_experts(config)
+
+
+def _speaks_of_experts(table: Mapping[str, object]) -> bool:
+    return any(
+        re.search(
+            "expert|moe|mixtral|block_configs", f"{key} {value if key in _KINDS else ''}".lower()
+        )
+        or (isinstance(value, Mapping) and _speaks_of_experts(value))
+        for key, value in table.items()
     )
 
 
