@@ -209,6 +209,56 @@ class ChoiceRule(Enum):
     OPEN = "a plug-in may bring more"
 
 
+class FieldKind(Enum):
+    """What a field of an option's table takes."""
+
+    ANY = "anything"
+    SWITCH = "true or false"
+    INTEGER = "a whole number"
+    NUMBER = "a number"
+    TEXT = "a string"
+    WORDS = "one of a few words"
+    LIST = "a list"
+    TABLE = "a table"
+
+
+@dataclass(frozen=True, slots=True)
+class VllmField:
+    """What a field of an option's table takes, or the number of a plain option.
+
+    A number is at least `ge`, above `gt`, at most `le` and below `lt`; `fields`
+    are those of a table within, all of them.
+    """
+
+    kind: FieldKind = FieldKind.ANY
+    choices: tuple[str, ...] = ()
+    choice_rule: ChoiceRule = ChoiceRule.EXACT
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    fields: Mapping[str, VllmField] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, row: Any) -> VllmField:
+        """Given what a vLLM told, as JSON has it, return it. Raise as VllmKnowledge.of does."""
+        if not row:
+            return _UNSAID
+        bounds = {name: row[name] for name in ("ge", "gt", "le", "lt") if name in row}
+        if not all(isinstance(bound, int | float) for bound in bounds.values()):
+            raise TypeError("a bound is no number")
+        return cls(
+            kind=FieldKind[row.get("kind", "ANY")],
+            choices=tuple(str(word) for word in row.get("choices", ())),
+            choice_rule=ChoiceRule[row.get("choice_rule", "EXACT")],
+            fields={str(name): cls.of(inner) for name, inner in row.get("fields", {}).items()},
+            **bounds,
+        )
+
+
+_UNSAID = VllmField()
+
+
 @dataclass(frozen=True, slots=True)
 class VllmOption:
     """One option of `vllm serve`, named without its leading dashes.
@@ -218,7 +268,7 @@ class VllmOption:
     `many`: it takes several values; `default` is as its help prints it, "" where
     it says none. Of a SIZE the `choices` are words beside numbers. `fields` are
     the keys of its table, where it has certain ones. `unset`: it takes "None"
-    for not set.
+    for not set. `value`: what is known of its number, or of its table's fields.
     """
 
     name: str
@@ -233,6 +283,7 @@ class VllmOption:
     choice_rule: ChoiceRule = ChoiceRule.EXACT
     fields: tuple[str, ...] = ()
     unset: bool = False
+    value: VllmField = _UNSAID
 
 
 class VariableReading(Enum):
@@ -298,6 +349,7 @@ class VllmKnowledge:
                 default=str(row.get("default", "")),
                 help=str(row.get("help", "")),
                 choice_rule=ChoiceRule[row.get("choice_rule", "EXACT")],
+                value=VllmField.of(row.get("value")),
                 **words,
             )
         readings = {

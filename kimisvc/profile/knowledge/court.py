@@ -10,6 +10,7 @@ from kimisvc.profile.knowledge.model.rules import model_findings
 from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.risk.options import option_risk
 from kimisvc.profile.knowledge.variables.check import variable_findings
+from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 
@@ -40,5 +41,6 @@ def judged(draft: Profile, sight: Sight) -> Iterator[Finding]:
     yield from variable_findings(draft)
     yield from vllm_variable_findings(draft, vllm)
     yield from option_findings(draft, vllm)
+    yield from contradictions(draft, vllm)
     yield from model_findings(draft, sight.config(draft.vllm.model), vllm)
     yield from risk_findings(draft, option_risk)

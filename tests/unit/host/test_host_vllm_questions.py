@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import enum
 import json
 import os
+import sys
+import types
+import typing
 from typing import TYPE_CHECKING, Any
 
+import like_pydantic
 import pytest
+from like_pydantic import bounded
 
 from kimisvc.host.vllm_questions import first_sentence, options, variables
 
@@ -128,6 +135,115 @@ def test_help_and_positionals_are_no_options() -> None:
 )
 def test_the_first_sentence_of_a_help(text: str | None, sentence: str) -> None:
     assert first_sentence(text) == sentence
+
+
+# ---------------------------------------------------------------- values
+
+
+class Level(enum.IntEnum):
+    NONE = 0
+    FULL = 3
+
+
+@like_pydantic.like_pydantic
+class Inner:
+    fuse: bool = False
+    share: float = bounded(0.5, gt=0, le=1)
+
+
+@like_pydantic.like_pydantic
+class Outer:
+    made: typing.ClassVar[int] = 0
+    mode: Level = Level.NONE
+    role: typing.Literal["reader", "writer"] | None = None
+    many: int | None = bounded(None, ge=1)
+    unsure: int | str | None = None
+    open: typing.Any = None
+    names: list[str] = dataclasses.field(default_factory=list)
+    extra: dict[str, typing.Any] = dataclasses.field(default_factory=dict)
+    inner: Inner = dataclasses.field(default_factory=Inner)
+    hidden: int = dataclasses.field(default=0, init=False)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        Outer.made += 1
+
+
+def _parse_dataclass(value: str, cls: Any = Outer) -> Any:
+    return cls(**json.loads(value))
+
+
+_parse_dataclass.__name__ = "parse_dataclass"
+
+
+@pytest.fixture(autouse=True)
+def _pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic", like_pydantic)
+
+
+def test_a_table_tells_what_its_fields_take() -> None:
+    row = asked("--x", type=_parse_dataclass)
+    assert set(row["fields"]) == {
+        "mode", "role", "many", "unsure", "open", "names", "extra", "inner", "text",
+    }  # fmt: skip
+    assert row["value"] == {
+        "fields": {
+            "mode": {
+                "kind": "WORDS",
+                "choices": ["0", "FULL", "3", "NONE"],
+                "choice_rule": "ANY_CASE",
+            },
+            "role": {"kind": "WORDS", "choices": ["reader", "writer"]},
+            "many": {"kind": "INTEGER", "ge": 1},
+            "names": {"kind": "LIST"},
+            "extra": {"kind": "TABLE"},
+            "text": {"kind": "TEXT"},
+            "inner": {
+                "kind": "TABLE",
+                "fields": {
+                    "fuse": {"kind": "SWITCH"},
+                    "share": {"kind": "NUMBER", "gt": 0, "le": 1},
+                },
+            },
+        }
+    }
+    assert Outer.made == 0  # asked without being made
+
+
+def test_a_table_that_takes_any_field_is_not_tried() -> None:
+    @dataclasses.dataclass
+    class Plain:
+        a: int = 0
+
+    def parse_dataclass(value: str, cls: Any = Plain) -> Any:
+        return cls(value)
+
+    row = asked("--x", type=parse_dataclass)
+    assert row["fields"] == ["a"]
+    assert "value" not in row
+
+
+def grouped(monkeypatch: pytest.MonkeyPatch, name: str, group: str = "Outer", **rest: Any) -> Any:
+    """What is told of an option in a group that is named after a dataclass of vllm.config."""
+    config = types.ModuleType("vllm.config")
+    config.Outer = Outer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm", types.ModuleType("vllm"))
+    monkeypatch.setitem(sys.modules, "vllm.config", config)
+    parser = argparse.ArgumentParser()
+    parser.add_argument_group(group).add_argument(name, **rest)
+    (row,) = options(parser)
+    return row.get("value")
+
+
+def test_a_plain_number_has_the_bounds_of_the_field_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert grouped(monkeypatch, "--many", type=int) == {"ge": 1}
+    assert grouped(monkeypatch, "--share", type=float) == {"gt": 0, "le": 1}
+    assert grouped(monkeypatch, "--many", type=int, nargs="+") is None
+    assert grouped(monkeypatch, "--many", type=int, group="Other") is None
+    assert grouped(monkeypatch, "--other", type=int) is None
+    assert grouped(monkeypatch, "--role", type=str) is None  # words are the parser's to tell
 
 
 # ---------------------------------------------------------------- variables

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.vllm.fields import dotted_findings
 from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.values import field_findings, value_findings
@@ -75,7 +76,7 @@ def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
             yield Finding(path, twice)
             continue
         if field:
-            yield from _field(path, option, field, doubted(vllm))
+            yield from _field(path, option, value, doubted(vllm))
         elif isinstance(value, bool):
             yield from _switch(path, head, option, value, names)
         else:
@@ -163,13 +164,15 @@ def _twice(key: str, spelled: str, first: dict[str, str]) -> str:
 
 
 def _field(
-    path: tuple[str, str], option: VllmOption, field: str, doubt: Severity
+    path: tuple[str, str], option: VllmOption, value: ArgValue, doubt: Severity
 ) -> Iterator[Finding]:
     """Given a key with a dot, yield what is wrong unless its option takes a table with that field."""
+    field = path[1].split(".")[1]
     if option.kind not in _TABLES:
         yield Finding(path, f"has a dot, but {option.name} takes {option.kind.value}: no fields")
     else:
-        yield from field_findings(path, option, [field.partition(".")[0].rstrip("+")], doubt)
+        yield from field_findings(path, option, [field.rstrip("+")], doubt)
+        yield from dotted_findings(path, option.value.fields, value, doubt)
 
 
 def _switch(

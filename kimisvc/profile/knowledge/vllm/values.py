@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.vllm.fields import number_fault, table_findings, word_fault
+from kimisvc.profile.knowledge.vllm.words import folded, meant
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
 from kimisvc.records import ChoiceRule, OptionKind, Severity
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from kimisvc.records import ArgValue, VllmOption
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+WITH_LORA = ("max-loras", "max-lora-cls-labels")
+"""Numbers that vLLM looks at with enable-lora only: judged among the contradictions."""
+_FOR_SOME_MODELS = ("mm-", "video-")
+"""How options begin that vLLM looks at for models of more than text only."""
+_MULTIPLIED = r"\b(\d+(?:\.\d+)?)[kKmMgGtT]\b"
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 _UNSET = ("None", "")
 """What vLLM takes for "not set" where an option may be unset (optional_type of arg_utils)."""
@@ -31,8 +38,7 @@ _ELSEWHERE = ("tool-call-parser", "reasoning-parser")
 _ONE_JSON_LIST = ("allowed-origins", "allowed-methods", "allowed-headers")
 """Options whose list is written as one JSON token (render.arguments)."""
 _LEVELS = ("0", "1", "2", "3")
-"""vLLM before 0.12 took the bare level of compilation-config."""
-_MANY_SHOWN = 12
+"""vLLM before 0.12 took the bare level of compilation-config, whose short form was -O then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ def value_findings(
             yield Finding(path, f"takes {option.kind.value}, not a table")
         else:
             yield from field_findings(path, option, value, doubt)
+            yield from table_findings(path, option.value.fields, value, doubt)
         return
     if isinstance(value, str) or not isinstance(value, Sequence):
         yield from _single(path, option, value, doubt)
@@ -101,7 +108,7 @@ def field_findings(
     for field in fields:
         if not option.fields or field in option.fields:
             continue
-        message = f"has no field {shown(field)}. {_meant(field, option.fields)}"
+        message = f"has no field {shown(field)}. {meant(field, option.fields)}"
         yield Finding(path, message, doubt)
 
 
@@ -116,15 +123,50 @@ def _single(
         return
     if option.kind is OptionKind.JSON and isinstance(value, str):
         told = _loaded(value)
-        yield from field_findings(path, option, told if isinstance(told, dict) else (), doubt)
+        table = told if isinstance(told, dict) else {}
+        yield from field_findings(path, option, table, doubt)
+        if not re.search(_MULTIPLIED, value):
+            set_ones = {name: one for name, one in table.items() if one is not None}
+            yield from table_findings(path, option.value.fields, set_ones, doubt)
     yield from _small_multiplier(path, option, value)
     yield from _chosen(path, option, value, doubt)
+    yield from _out_of_range(path, option, value, doubt)
+
+
+def _out_of_range(
+    path: tuple[str, str], option: VllmOption, value: ArgValue, doubt: Severity
+) -> Iterator[Finding]:
+    number = number_in(value)
     limits = _RANGES.get(option.name)
-    if limits and _is_number(value) and not limits.above < float(str(value)) <= limits.most:
-        yield Finding(path, f"{shown(value)} is refused: {limits.why}")
+    if option.value.choices:
+        fault = word_fault(option.value, value)
+        if fault:
+            yield Finding(path, f"{shown(value)} {fault}", doubt)
+    elif number is None or option.name in WITH_LORA:
+        return
+    elif limits:
+        if not limits.above < number <= limits.most:
+            yield Finding(path, f"{shown(value)} is refused: {limits.why}")
+    else:
+        fault = number_fault(option.value, number)
+        if option.name == "max-model-len" and number == 0:
+            fault = "at least 1, or -1 for what the memory allows"
+        if fault:
+            unread = option.name.startswith(_FOR_SOME_MODELS)
+            severity = Severity.WARNING if unread else doubt
+            yield Finding(path, f"{shown(value)} is refused: {fault}", severity)
 
 
 # ---------------------------------------------------------------- types
+
+
+def number_in(value: ArgValue) -> float | None:
+    """Given a plain value, return the number it stands for, k and K counted; None for no number."""
+    match = _SIZE.fullmatch(str(value))
+    if match:
+        base = 1024 if match[2].isupper() else 1000
+        return float(match[1]) * float(base ** _POWERS[match[2].lower()])
+    return float(str(value)) if _is_number(value) else None
 
 
 def _is_number(value: ArgValue) -> bool:
@@ -166,7 +208,7 @@ def _any(_option: VllmOption, _value: ArgValue) -> str:
 
 
 def _json(option: VllmOption, value: ArgValue) -> str:
-    if option.name == "compilation-config" and str(value) in _LEVELS:
+    if option.name == "compilation-config" and "O" in option.short and str(value) in _LEVELS:
         return ""
     meant = f"Write a table: {option.name} = {{ key = value }}"
     if not isinstance(value, str):
@@ -182,7 +224,7 @@ def _json(option: VllmOption, value: ArgValue) -> str:
 
 def _loaded(text: str) -> object:
     """Given JSON, return what it says, but for the multipliers (80g) that vLLM reads in it."""
-    return json.loads(re.sub(r"\b(\d+(?:\.\d+)?)[kKmMgGtT]\b", r"\1", text))
+    return json.loads(re.sub(_MULTIPLIED, r"\1", text))
 
 
 _TYPES = MappingProxyType(
@@ -226,31 +268,12 @@ def _chosen(
     word = str(value)
     known: tuple[str, ...] = option.choices
     if option.choice_rule is ChoiceRule.ANY_CASE:
-        word, known = _folded(word), tuple(_folded(choice) for choice in known)
+        word, known = folded(word), tuple(folded(choice) for choice in known)
     if word in known:
         return
-    hint = _meant(str(value), option.choices)
+    hint = meant(str(value), option.choices)
     if option.choice_rule is ChoiceRule.OPEN:
         message = f"{shown(value)} is not among those vLLM knows itself. {hint}"
         yield Finding(path, message, Severity.WARNING)
     else:
         yield Finding(path, f"{shown(value)} is not among the choices. {hint}", doubt)
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    """Given a word that is not among those known, return what was meant, or which there are."""
-    from difflib import get_close_matches  # only a profile with a problem pays
-
-    low = {other.lower(): other for other in known}
-    near = [name for name in low if word and name.startswith(word.lower())]
-    near = near or get_close_matches(word.lower(), low, 1)
-    if near and len(near) <= _MANY_SHOWN:
-        return f"Did you mean {' or '.join(low[name] for name in near)}?"
-    rest = len(known) - _MANY_SHOWN
-    return f"There are: {', '.join(known[:_MANY_SHOWN])}" + (
-        f" and {rest} more" if rest > 0 else ""
-    )
-
-
-def _folded(word: str) -> str:
-    return word.lower().replace("-", "_")
