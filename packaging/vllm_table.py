@@ -4,10 +4,11 @@
     packaging/vllm_table.py PYTHON WHEEL [FOLDER ...] > kimisvc/profile/knowledge/vllm/table.json
 
 vLLM is asked itself, by the questions that kimisvc asks an installed one
-(kimisvc/host/vllm_questions.py), so both speak alike. Its wheel is for GPUs and does not run here,
-but building its parser needs none of its compiled parts: the wheel's Python files are put before
-the vLLM of PYTHON, a CPU environment of a near version that brings what they import. FOLDERs hold
-what the newer one needs besides (`pip install --target FOLDER orjson`, for 0.33.0).
+(kimisvc/host/vllm_questions.py), so both speak alike; kimisvc's own Python runs this. The wheel of
+vLLM is for GPUs and does not run here, but building its parser needs none of its compiled parts:
+its Python files are put before the vLLM of PYTHON, a CPU environment of a near version that brings
+what they import. FOLDERs hold what the newer one needs besides (`pip install --target FOLDER
+orjson`, for 0.33.0).
 It has no CUDA device to look at: defaults that depend on one are as on a CPU.
 """
 
@@ -21,8 +22,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-MARK = "kimisvc-vllm-knowledge "
-QUESTIONS = Path(__file__).parents[1] / "kimisvc" / "host" / "vllm_questions.py"
+from kimisvc.host.vllm_inspect import program
+from kimisvc.host.vllm_questions import MARK
 
 
 def table(python: Path, wheel: Path, folders: list[str]) -> str:
@@ -31,7 +32,7 @@ def table(python: Path, wheel: Path, folders: list[str]) -> str:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(source, [n for n in archive.namelist() if n.endswith(".py")])
         done = subprocess.run(
-            [python, "-B", "-c", QUESTIONS.read_text(encoding="utf-8")],
+            [python, "-B", "-c", program()],
             env={**os.environ, "PYTHONPATH": os.pathsep.join([source, *folders]), "HOME": source},
             stdout=subprocess.PIPE,
             text=True,

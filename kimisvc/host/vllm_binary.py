@@ -20,7 +20,7 @@ from kimisvc.errors import HostError
 from kimisvc.host.files import make_folder, read_untrusted, write_atomic
 from kimisvc.host.reach import shebang
 from kimisvc.host.unprivileged import outcomes
-from kimisvc.host.vllm_inspect import QUESTIONS, ask
+from kimisvc.host.vllm_inspect import ask, program
 from kimisvc.records import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _key(executable: Path, installed: _Installed) -> dict[str, str]:
         "python": str(installed.python),
         "version": installed.version,
         "stamp": installed.stamp,
-        "questions": hashlib.sha256(QUESTIONS.read_bytes()).hexdigest(),
+        "questions": hashlib.sha256(program().encode()).hexdigest(),
     }
 
 

@@ -9,12 +9,27 @@ from typing import Any
 from kimisvc.host.unprivileged import outcomes
 from kimisvc.host.vllm_questions import MARK
 
-QUESTIONS = Path(__file__).with_name("vllm_questions.py")
+_PARTS = ("vllm_trial", "vllm_questions")
+"""The modules that vLLM's Python runs, in the order they import each other; the last is begun."""
+_BEGIN = """\
+import sys, types
+for name, text in {parts!r}:
+    module = sys.modules["kimisvc.host." + name] = types.ModuleType("kimisvc.host." + name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
 _QUIET = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
+
+
+def program() -> str:
+    """Return the questions as one program for `python -c`, which needs nothing of kimisvc's."""
+    folder = Path(__file__).parent
+    parts = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _PARTS]
+    return _BEGIN.format(parts=parts)
 
 
 def ask(python: Path, packages: Path, timeout: float) -> Any:
@@ -24,8 +39,7 @@ def ask(python: Path, packages: Path, timeout: float) -> Any:
     longer, or says something else. Importing vLLM takes ten seconds and more.
     """
     # Isolated (-I), so that no folder of ours is looked into, and -B: nothing is written.
-    questions = QUESTIONS.read_text(encoding="utf-8")
-    argv = (str(python), "-I", "-B", "-c", questions, str(packages))
+    argv = (str(python), "-I", "-B", "-c", program(), str(packages))
     environment = {**_QUIET, "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin"}
     for done in outcomes(argv, packages, timeout, environment):
         answer = _answer(done.stdout)

@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import json
 import os
+import subprocess
 import sys
 import types
 import typing
@@ -16,10 +17,12 @@ import like_pydantic
 import pytest
 from like_pydantic import bounded
 
+from kimisvc.host.vllm_inspect import program
 from kimisvc.host.vllm_questions import first_sentence, options, variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def optional_type(return_type: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -289,3 +292,15 @@ def test_asking_changes_no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(variables({"VLLM_X": _get, "VLLM_Y": _get, "HOME": _get})) == {"VLLM_X", "VLLM_Y"}
     assert os.environ["VLLM_X"] == "kept"
     assert "VLLM_Y" not in os.environ
+
+
+# ---------------------------------------------------------------- the program
+
+
+def test_the_questions_run_where_no_kimisvc_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program()], cwd=tmp_path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "No module named 'vllm'" in done.stderr.splitlines()[-1]

@@ -1,6 +1,6 @@
 """What a vLLM makes of the fields of a table in [args], and of the numbers of plain options.
 
-Judged by what vLLM itself told (host.vllm_questions): a field it was not sure
+Judged by what vLLM itself told (host.vllm_trial): a field it was not sure
 of is not judged. It checks them while it reads its options, or soon after, and
 ends.
 """
