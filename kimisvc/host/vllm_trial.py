@@ -50,8 +50,10 @@ def field_names(config: Any) -> list[str]:
 
 def table_value(config: Any) -> dict[str, Any]:
     """Given the dataclass of a table, return what its fields take, and those of tables within."""
-    trial = _Trial.of(config)
-    return {"fields": trial.fields(())} if trial else {}
+    with contextlib.suppress(Exception):  # of another version: all else is told without it
+        trial = _Trial.of(config)
+        return {"fields": trial.fields(())} if trial else {}
+    return {}
 
 
 def number_value(action: argparse.Action, kind: str) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def number_value(action: argparse.Action, kind: str) -> dict[str, Any]:
     if kind in ("FLAG", "JSON", "JSON_OR_TEXT") or action.nargs is not None or action.choices:
         return {}
     title = getattr(getattr(action, "container", None), "title", None)
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(Exception):  # as above
         trial = _Trial.of(getattr(importlib.import_module("vllm.config"), title or "", None))
         told = trial.named(action.dest) if trial else {}
         numbers = all(re.fullmatch(r"-?\d+", word) for word in told.get("choices", ()))
