@@ -27,7 +27,7 @@ from kimisvc.render.quoting import (
 
 KNOWN = specifier_values("vllm@big.service")
 PLAIN = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029")
+    st.characters(exclude_categories=["Cs", "Cc", "Cn"], exclude_characters="\u2028\u2029")
     | st.just("\t"),
     max_size=30,
 )
