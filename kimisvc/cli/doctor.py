@@ -18,7 +18,7 @@ from kimisvc.records import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kimisvc.deploy.inspection import Finding
+    from kimisvc.deploy.checks.inspection import Finding
     from kimisvc.host.gpu import NoGpus, Survey
     from kimisvc.records import Profile
 
@@ -33,7 +33,7 @@ def doctor(profile: str | None, form: Form) -> int:
     Changes nothing. Exit status 0: all in order, or only warnings; 7:
     something stands in the way.
     """
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.deploy.preflight import examine
     from kimisvc.host import gpu
 
@@ -65,7 +65,7 @@ def _applied() -> Profile | None:
 
 
 def _systemd() -> Finding:
-    from kimisvc.deploy.inspection import Finding
+    from kimisvc.deploy.checks.inspection import Finding
     from kimisvc.host.systemd import Systemd
 
     try:
@@ -77,8 +77,8 @@ def _systemd() -> Finding:
 
 def _box(survey: Survey | NoGpus) -> list[Finding]:
     """What this box has of GPUs, and in what condition they and their connections are."""
-    from kimisvc.deploy.checks_condition import conditions
-    from kimisvc.deploy.inspection import Finding
+    from kimisvc.deploy.checks.condition import conditions
+    from kimisvc.deploy.checks.inspection import Finding
     from kimisvc.host import gpu
 
     if isinstance(survey, gpu.NoGpus):

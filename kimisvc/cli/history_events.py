@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimisvc.cli.history import What
 from kimisvc.cli.output import LAST, span, speed, verdict_json
-from kimisvc.deploy.record import printable
+from kimisvc.deploy.gate.record import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -116,7 +116,7 @@ def _progress_json(found: Status) -> dict[str, Any] | None:
 
 def status_text(found: Status, box: Box) -> str:
     """Given a status, return it for people: the state first, then the proof, then what is odd."""
-    from kimisvc.deploy.tune_state import unfinished
+    from kimisvc.deploy.tune.state import unfinished
 
     if found.current is None and not found.drift:
         return f"{found.instance}: nothing was ever applied here (kimisvc apply PROFILE)"

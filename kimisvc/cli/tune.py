@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kimisvc.deploy.box import Box
-    from kimisvc.deploy.tune import World
-    from kimisvc.deploy.tune_candidates import Offered
-    from kimisvc.deploy.tune_state import Asked
+    from kimisvc.deploy.tune.candidates import Offered
+    from kimisvc.deploy.tune.search import World
+    from kimisvc.deploy.tune.state import Asked
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.records import Problem, UnitFile
 
@@ -101,7 +101,7 @@ class _Then(Enum):
 def _asked(
     profiles: Sequence[str], plan: Path | None, words: dict[str, Any]
 ) -> tuple[tuple[str, ...], Asked]:
-    from kimisvc.deploy.tune_asked import WORDS, asked_of, read_plan
+    from kimisvc.deploy.tune.asked import WORDS, asked_of, read_plan
 
     told: dict[str, Any] = dict(read_plan(plan)) if plan else {}
     for word in WORDS:
@@ -120,7 +120,7 @@ def _asked(
 
 def _offered(names: Sequence[str]) -> tuple[Offered, ...]:
     """Check all profiles; raise ProfileRefusedError with the problems of all."""
-    from kimisvc.deploy.tune_candidates import Offered
+    from kimisvc.deploy.tune.candidates import Offered
 
     offered: list[Offered] = []
     problems: list[Problem] = []
@@ -137,11 +137,11 @@ def _offered(names: Sequence[str]) -> tuple[Offered, ...]:
 
 
 def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: Form) -> int:
-    from kimisvc.deploy.tune_begin import begin, refuse_hopeless, refuse_traffic, with_target
-    from kimisvc.deploy.tune_candidates import entries
-    from kimisvc.deploy.tune_plan import longest, start_seconds
-    from kimisvc.deploy.tune_state import TuneState
-    from kimisvc.deploy.tune_summary import outlook, summary
+    from kimisvc.deploy.tune.begin import begin, refuse_hopeless, refuse_traffic, with_target
+    from kimisvc.deploy.tune.candidates import entries
+    from kimisvc.deploy.tune.plan import longest, start_seconds
+    from kimisvc.deploy.tune.state import TuneState
+    from kimisvc.deploy.tune.summary import outlook, summary
     from kimisvc.host.systemd import Systemd
 
     names, asked = wanted
@@ -169,7 +169,7 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
                 f"{summary(draft)}\n{said}"
             )
             return 0
-        from kimisvc.deploy.tune_state import refuse_meanwhile
+        from kimisvc.deploy.tune.state import refuse_meanwhile
 
         refuse_meanwhile(box.layout)
         refuse_traffic(box, asked, _server(box))
@@ -203,7 +203,7 @@ def _unit(box: Box) -> UnitFile:
 
 def _follow(box: Box, form: Form) -> int:
     from kimisvc.cli.reporter import reporter
-    from kimisvc.deploy.tune_watch import watch
+    from kimisvc.deploy.tune.watch import watch
 
     with reporter() as shown:
         state = watch(box, shown)
@@ -211,7 +211,7 @@ def _follow(box: Box, form: Form) -> int:
 
 
 def _status(box: Box, form: Form) -> int:
-    from kimisvc.deploy.tune_state import read_state
+    from kimisvc.deploy.tune.state import read_state
 
     state = read_state(box.layout)
     if state is None:
@@ -221,7 +221,7 @@ def _status(box: Box, form: Form) -> int:
 
 
 def _cancel(box: Box, form: Form) -> int:
-    from kimisvc.deploy.tune_begin import cancel
+    from kimisvc.deploy.tune.begin import cancel
 
     state = cancel(box)
     if state is None:
@@ -233,8 +233,8 @@ def _cancel(box: Box, form: Form) -> int:
 def _search(box: Box, form: Form) -> int:
     """Be the unit of the search: carry it on to its end, then remove the unit."""
     from kimisvc.cli.reporter import Plain
-    from kimisvc.deploy.tune import search
-    from kimisvc.deploy.tune_begin import remove_unit
+    from kimisvc.deploy.tune.begin import remove_unit
+    from kimisvc.deploy.tune.search import search
 
     state = search(_world(box, Plain()))
     remove_unit(box)
@@ -246,8 +246,8 @@ def _search(box: Box, form: Form) -> int:
 def _world(box: Box, shown: Any) -> World:
     from kimisvc.cli.apply import checks
     from kimisvc.deploy.apply import Wish
-    from kimisvc.deploy.tune import World
-    from kimisvc.deploy.tune_trial import Means
+    from kimisvc.deploy.tune.search import World
+    from kimisvc.deploy.tune.trial import Means
     from kimisvc.profile.resolved import to_toml
 
     return World(

@@ -10,12 +10,12 @@ from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.tune_state import TrialRow, TuneState
+    from kimisvc.deploy.tune.state import TrialRow, TuneState
 
 
 def tell(state: TuneState, form: Form) -> int:
     """Given a search, print it, and return the status its command ends with (0: not ended)."""
-    from kimisvc.deploy.tune_summary import summary
+    from kimisvc.deploy.tune.summary import summary
 
     emit_json(tune_json(state)) if form is Form.JSON else click.echo(summary(state))
     return state.ended.exit if state.ended else 0
@@ -23,7 +23,7 @@ def tell(state: TuneState, form: Form) -> int:
 
 def tune_json(state: TuneState) -> dict[str, Any]:
     """Given a search, return its JSON object: what was asked, tried, spent, and how it ended."""
-    from kimisvc.deploy.tune_summary import summary
+    from kimisvc.deploy.tune.summary import summary
 
     ended = state.ended
     return {

@@ -29,7 +29,7 @@ def gate(instance: str) -> int:
     5: failed, and systemd calls the rollback.
     """
     signal.signal(signal.SIGTERM, _stopped)
-    from kimisvc.deploy.gate_run import run_gate
+    from kimisvc.deploy.gate.run import run_gate
     from kimisvc.host.systemd import Systemd
 
     with Systemd() as systemd:
@@ -51,8 +51,8 @@ def canary(instance: str) -> int:
     Exit status 0: measured, skipped, or ended by systemd; 1: the server failed it.
     """
     signal.signal(signal.SIGTERM, _stopped)
-    from kimisvc.deploy.canary_run import run_canary
-    from kimisvc.deploy.history_rows import CanaryResult
+    from kimisvc.deploy.canary.run import run_canary
+    from kimisvc.deploy.history.rows import CanaryResult
     from kimisvc.host.systemd import Systemd
 
     with Systemd() as systemd:
@@ -83,7 +83,7 @@ def settle(instance: str, left: Left) -> int:
 
 
 def _keep_gate(box: Box) -> str:
-    from kimisvc.deploy.settle import settle as keep
+    from kimisvc.deploy.gate.settle import settle as keep
 
     done = keep(box)
     words = f"{done.verdict.kind.value}: {done.verdict.reason}" if done.verdict else ""
@@ -92,6 +92,6 @@ def _keep_gate(box: Box) -> str:
 
 def _keep_canary(box: Box) -> str:
     from kimisvc.cli.output import canary_words
-    from kimisvc.deploy.canary_run import keep_canaries
+    from kimisvc.deploy.canary.run import keep_canaries
 
     return "; ".join(map(canary_words, keep_canaries(box))) or "the canary left no record"

@@ -18,7 +18,7 @@ from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, Plan, Standing
-from kimisvc.deploy.tune_state import refuse_meanwhile
+from kimisvc.deploy.tune.state import refuse_meanwhile
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.profile.problems import format_problem

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.history import BenchRow
 from kimisvc.deploy.redacting import of_box
-from kimisvc.deploy.tune_traffic import Traffic, traffic
+from kimisvc.deploy.tune.traffic import Traffic, traffic
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
 from kimisvc.host.vllm_bench import BenchResult, Load, Server, bench
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.generations import Generation
-    from kimisvc.deploy.history_rows import Facts
-    from kimisvc.deploy.tune_traffic import Counting
+    from kimisvc.deploy.history.rows import Facts
+    from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.records import Profile
 
 IMPORTS = 300.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from kimisvc.deploy.gate.record import progress_from_json
 from kimisvc.deploy.outcome import (
     AT_WORK,
     Applied,
@@ -17,7 +18,6 @@ from kimisvc.deploy.outcome import (
     at_rest,
     judge,
 )
-from kimisvc.deploy.record import progress_from_json
 from kimisvc.deploy.redacting import last_words
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files

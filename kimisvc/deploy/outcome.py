@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from kimisvc.deploy.history_rows import RollbackRow, VerdictRow
+    from kimisvc.deploy.history.rows import RollbackRow, VerdictRow
     from kimisvc.records import UnitState
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy import (
-    checks_files,
-    checks_gpu,
-    checks_host,
-    checks_memory,
-    checks_model,
-    checks_nccl,
-    checks_secrets,
-    checks_vllm,
+from kimisvc.deploy.checks import (
+    files,
+    gpus,
+    host,
+    memory,
+    model,
+    nccl,
+    secrets,
+    vllm,
 )
-from kimisvc.deploy.inspection import Finding, Inspection
+from kimisvc.deploy.checks.inspection import Finding, Inspection
 from kimisvc.errors import KimisvcError
 from kimisvc.host import gpu
 from kimisvc.records import Problem
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     Check = Callable[[Inspection], Iterator[Problem]]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("vLLM", checks_vllm.executable),
-    ("vLLM version", checks_vllm.version),
-    ("kimisvc", checks_vllm.kimisvc),
-    ("tools", checks_vllm.tools),
-    ("model", checks_model.reachable),
-    ("model files", checks_model.complete),
-    ("option files", checks_files.of_options),
-    ("port", checks_host.port),
-    ("user", checks_host.user),
-    ("secrets", checks_secrets.secrets),
-    ("units", checks_host.masked),
-    ("disk", checks_host.disk),
-    ("limits", checks_host.kernel_limits),
-    ("memory", checks_memory.memory),
-    ("shared memory", checks_memory.shm),
-    ("driver", checks_gpu.driver),
-    ("GPUs", checks_gpu.gpus),
-    ("GPU nodes", checks_gpu.nodes),
-    ("GPU link", checks_gpu.link),
-    ("GPU processes", checks_gpu.occupied),
-    ("other vLLMs", checks_gpu.vllm_processes),
-    ("NCCL files", checks_nccl.leaks),
+    ("vLLM", vllm.executable),
+    ("vLLM version", vllm.version),
+    ("kimisvc", vllm.kimisvc),
+    ("tools", vllm.tools),
+    ("model", model.reachable),
+    ("model files", model.complete),
+    ("option files", files.of_options),
+    ("port", host.port),
+    ("user", host.user),
+    ("secrets", secrets.secrets),
+    ("units", host.masked),
+    ("disk", host.disk),
+    ("limits", host.kernel_limits),
+    ("memory", memory.memory),
+    ("shared memory", memory.shm),
+    ("driver", gpus.driver),
+    ("GPUs", gpus.gpus),
+    ("GPU nodes", gpus.nodes),
+    ("GPU link", gpus.link),
+    ("GPU processes", gpus.occupied),
+    ("other vLLMs", gpus.vllm_processes),
+    ("NCCL files", nccl.leaks),
 )
 """Every check and what it looks at, in the order `doctor` shows them."""
 

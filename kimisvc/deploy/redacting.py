@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.record import printable
+from kimisvc.deploy.gate.record import printable
 from kimisvc.errors import KimisvcError
 from kimisvc.host.journal import LOOK_BACK, cause
 from kimisvc.profile.secret_signs import secrets_held, secrets_named
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kimisvc.deploy.box import Box
-    from kimisvc.deploy.record import GateRecord
+    from kimisvc.deploy.gate.record import GateRecord
     from kimisvc.records import Profile, Proof, UnitState
 
 

@@ -16,9 +16,9 @@ from kimisvc.host import nvidia_driver
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.gate.record import GateRecord
     from kimisvc.deploy.generations import Generation
-    from kimisvc.deploy.history_rows import Fact, Facts
-    from kimisvc.deploy.record import GateRecord
+    from kimisvc.deploy.history.rows import Fact, Facts
 
 FACTS = (
     "kimisvc", "vllm", "systemd", "kernel", "host", "driver", "gpus", "prompt_tokens", "max_tokens",

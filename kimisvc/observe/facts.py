@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.history_rows import CanaryResult
+from kimisvc.deploy.history.rows import CanaryResult
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.observe import standing
 from kimisvc.records import VerdictKind
@@ -12,7 +12,7 @@ from kimisvc.records import VerdictKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kimisvc.deploy.history_rows import CanaryRow
+    from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.observe.snapshots import Scene
     from kimisvc.records import UnitState
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import StartRow, VerdictRow
-    from kimisvc.deploy.history_rows import CanaryRow
+    from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.observe.rates import Live
     from kimisvc.records import Profile, Progress, UnitState
 

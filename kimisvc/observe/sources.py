@@ -15,7 +15,7 @@ from kimisvc.deploy.box import Box
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.generations import MANIFEST
 from kimisvc.deploy.history import History
-from kimisvc.deploy.history_rows import CanaryResult
+from kimisvc.deploy.history.rows import CanaryResult
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError
 from kimisvc.host import files
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from kimisvc.deploy.history_rows import CanaryRow
+    from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
     from kimisvc.host.vllm_page import Page

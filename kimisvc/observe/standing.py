@@ -9,7 +9,7 @@ from kimisvc.records import Phase
 
 if TYPE_CHECKING:
     from kimisvc.deploy.history import StartRow, VerdictRow
-    from kimisvc.deploy.history_rows import CanaryRow
+    from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.observe.snapshots import Scene
     from kimisvc.records import Progress
 

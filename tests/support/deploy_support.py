@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.deploy.box import Box
+from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import Accepted
 from kimisvc.deploy.layout import Layout
-from kimisvc.deploy.record import GateRecord
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records import (
     Installation,

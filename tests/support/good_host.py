@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from staged_host import GIB, Card, Nvml, model, pci_device
 
-from kimisvc.deploy.inspection import Inspection
+from kimisvc.deploy.checks.inspection import Inspection
 from kimisvc.deploy.preflight import CHECKS, examine
 from kimisvc.host.gpu import survey
 from kimisvc.records import (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.history import (
     Accepted,
     ApplyRow,
@@ -16,13 +17,12 @@ from kimisvc.deploy.history import (
     History,
     RollbackRow,
 )
-from kimisvc.deploy.record import GateRecord
 from kimisvc.records import Interval, Proof, Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kimisvc.deploy.history_rows import Facts
+    from kimisvc.deploy.history.rows import Facts
 
 HOUR, DAY = 3600.0, 86400.0
 BEGAN = 1_769_900_000.0

@@ -34,7 +34,7 @@ ONE_DOOR = {
     "pynvml": {"host/gpu.py"},
     "psutil": {"host/processes.py"},
     "subprocess": {"host/processes.py", "host/journal.py", "host/systemd_apart.py"},
-    "sqlite3": {"deploy/history.py", "deploy/history_file.py"},
+    "sqlite3": {"deploy/history/__init__.py", "deploy/history/file.py"},
     "click": None,  # cli only
     "vllm": set(),
     "torch": set(),

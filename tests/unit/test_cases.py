@@ -31,7 +31,7 @@ import pytest
 from good_host import Host, good_host, program, write
 from staged_host import GIB, Nvml, NvmlError, process
 
-from kimisvc.deploy.checks_secrets import content_problems
+from kimisvc.deploy.checks.secrets import content_problems
 from kimisvc.host import reach
 from kimisvc.host.secrets_file import parse
 from kimisvc.profile.adoption.adopt import adopt_unit

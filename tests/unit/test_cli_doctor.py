@@ -11,7 +11,7 @@ from staged_host import Card, Nvml
 from kimisvc.cli import doctor as command
 from kimisvc.cli import doors
 from kimisvc.cli.main import main
-from kimisvc.deploy.inspection import Finding, warning
+from kimisvc.deploy.checks.inspection import Finding, warning
 from kimisvc.deploy.preflight import CHECKS
 from kimisvc.host import gpu
 from kimisvc.records import Installation, Problem

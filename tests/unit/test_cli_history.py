@@ -20,6 +20,7 @@ from kimisvc.cli import doors
 from kimisvc.cli.history import Moment, What
 from kimisvc.cli.history_events import COLUMNS, as_csv, events, found
 from kimisvc.cli.main import main
+from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.history import (
     Accepted,
     ApplyRow,
@@ -30,7 +31,6 @@ from kimisvc.deploy.history import (
     RollbackRow,
     Which,
 )
-from kimisvc.deploy.record import GateRecord
 from kimisvc.records import Installation, Interval, Proof, Verdict, VerdictKind
 
 if TYPE_CHECKING:

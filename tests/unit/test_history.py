@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kimisvc.deploy.gate.record import GateRecord, progress_from_json, record_from_json, to_json
 from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
-from kimisvc.deploy.record import GateRecord, progress_from_json, record_from_json, to_json
 from kimisvc.errors import KimisvcError
 from kimisvc.host.files import read_untrusted
 from kimisvc.records import (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kimisvc.deploy import history as history_module
+from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.history import (
     Accepted,
     ApplyRow,
@@ -19,13 +20,12 @@ from kimisvc.deploy.history import (
     RollbackRow,
     Which,
 )
-from kimisvc.deploy.record import GateRecord
 from kimisvc.records import Interval, Proof, Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kimisvc.deploy.history_rows import Facts
+    from kimisvc.deploy.history.rows import Facts
 
 CANARY = CanaryRow(100.0, "abc", 3, "ll_ring", CanaryResult.MEASURED, 81.4, 81.1, 81.7, 0.2)
 BENCH = BenchRow(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kimisvc.deploy.history import History, RollbackRow
-from kimisvc.deploy.history_schema import SCHEMA_VERSION, TABLES
+from kimisvc.deploy.history.schema import SCHEMA_VERSION, TABLES
 from kimisvc.errors import KimisvcError
 from kimisvc.records import VerdictKind
 
@@ -78,7 +78,7 @@ def test_a_migration_that_is_killed_leaves_the_old_file(old: Path) -> None:
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from kimisvc.deploy import history_file\n"
+        "from kimisvc.deploy.history import file as history_file\n"
         "history_file.STEPS = (history_file.STEPS[0], history_file.STEPS[1] + ';SELECT die()')\n"
         "connect = history_file.sqlite3.connect\n"
         "def opened(*a, **k):\n"

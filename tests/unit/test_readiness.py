@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from kimisvc.deploy.readiness import Ended, Eyes, unit_verdict, wait_ready
+from kimisvc.deploy.gate.readiness import Ended, Eyes, unit_verdict, wait_ready
 from kimisvc.records import Health, UnitState
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kimisvc.deploy.history import CanaryRow, StartRow
-    from kimisvc.deploy.history_rows import Fact
+    from kimisvc.deploy.history.rows import Fact
     from kimisvc.observe.report.story import Story
 
 MOST_ROWS = 50

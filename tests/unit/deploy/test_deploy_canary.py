@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kimisvc.deploy import canary_run
 from kimisvc.deploy.box import Box, not_enabled, plan_for, stopped_beside, switch
-from kimisvc.deploy.canary_record import canary_from_json, canary_to_json
-from kimisvc.deploy.canary_run import keep_canaries, run_canary
+from kimisvc.deploy.canary import run as canary_run
+from kimisvc.deploy.canary.record import canary_from_json, canary_to_json
+from kimisvc.deploy.canary.run import keep_canaries, run_canary
+from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import Accepted
-from kimisvc.deploy.history_rows import CanaryResult, CanaryRow
+from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.record import GateRecord
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files

@@ -9,13 +9,13 @@ import pytest
 from good_host import write
 from staged_host import CALLS, Card, Nvml, NvmlError, pci_device
 
-from kimisvc.deploy.checks_condition import conditions
+from kimisvc.deploy.checks.condition import conditions
 from kimisvc.host import gpu
 
 if TYPE_CHECKING:
     from good_host import Host
 
-    from kimisvc.deploy.inspection import Finding
+    from kimisvc.deploy.checks.inspection import Finding
 
 
 def found(host: Host) -> dict[str, Finding]:

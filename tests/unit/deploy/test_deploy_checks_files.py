@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from good_host import write
 
-from kimisvc.deploy.checks_files import OPTIONS, Else, Takes
+from kimisvc.deploy.checks.files import OPTIONS, Else, Takes
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_OPTIONS
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.deploy.checks_secrets import content_problems, secrets_problems
+from kimisvc.deploy.checks.secrets import content_problems, secrets_problems
 from kimisvc.host import secrets_file
 from kimisvc.host.secrets_file import Contents, parse
 from kimisvc.records import Problem, Profile, ServiceSettings, Severity, VllmSettings

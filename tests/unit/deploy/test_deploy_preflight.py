@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kimisvc.deploy import preflight
-from kimisvc.deploy.inspection import Finding, visible, warning
+from kimisvc.deploy.checks.inspection import Finding, visible, warning
 from kimisvc.errors import HostError
 from kimisvc.host.gpu import Gpu
 from kimisvc.host.reach import ANYBODY
@@ -17,7 +17,7 @@ from kimisvc.records import Problem, Profile
 if TYPE_CHECKING:
     from good_host import Host
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.records import ArgValue
 
 SIX = tuple(Gpu(n, "X", 1, 0, (), f"GPU-{n}abc") for n in range(6))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kimisvc.deploy.box import Box
+from kimisvc.deploy.gate.record import GateRecord, to_json
+from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.owed import owe, owed, settle_debt
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.record import GateRecord, to_json
 from kimisvc.deploy.rollback import _gave_up
-from kimisvc.deploy.settle import settle
 from kimisvc.host import processes
 from kimisvc.host.processes import LISTENING, PortOwner
 from kimisvc.host.systemd import JobMode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kimisvc import __version__
-from kimisvc.deploy.record import GateRecord
+from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.start_facts import FACTS, start_facts
 from kimisvc.errors import KimisvcError
 from kimisvc.host import nvidia_driver

@@ -11,11 +11,11 @@ from deploy_support import Quiet, add_generation, add_start, box_at, profile
 
 from kimisvc.deploy.history import StartFigures, VerdictRow
 from kimisvc.deploy.outcome import Ending, Outcome
-from kimisvc.deploy.tune_asked import WORDS, asked_of, read_plan
-from kimisvc.deploy.tune_begin import refuse_hopeless, with_target
-from kimisvc.deploy.tune_candidates import Offered, distance, entries, risk_of
-from kimisvc.deploy.tune_plan import durations, plan_from, spent, start_seconds
-from kimisvc.deploy.tune_state import (
+from kimisvc.deploy.tune.asked import WORDS, asked_of, read_plan
+from kimisvc.deploy.tune.begin import refuse_hopeless, with_target
+from kimisvc.deploy.tune.candidates import Offered, distance, entries, risk_of
+from kimisvc.deploy.tune.plan import durations, plan_from, spent, start_seconds
+from kimisvc.deploy.tune.state import (
     Asked,
     Contender,
     Ended,
@@ -27,8 +27,8 @@ from kimisvc.deploy.tune_state import (
     unfinished,
     write_state,
 )
-from kimisvc.deploy.tune_summary import outlook, summary
-from kimisvc.deploy.tune_trial import judge
+from kimisvc.deploy.tune.summary import outlook, summary
+from kimisvc.deploy.tune.trial import judge
 from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.measure.tuning import Search, Stop, Why, next_step
 from kimisvc.profile.resolved import to_toml

@@ -9,10 +9,10 @@ from deploy_support import box_at
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.deploy.tune_begin import refuse_traffic
-from kimisvc.deploy.tune_state import Asked
-from kimisvc.deploy.tune_traffic import Traffic, drain, traffic
-from kimisvc.deploy.tune_window import DAY, Window, parse_window
+from kimisvc.deploy.tune.begin import refuse_traffic
+from kimisvc.deploy.tune.state import Asked
+from kimisvc.deploy.tune.traffic import Traffic, drain, traffic
+from kimisvc.deploy.tune.window import DAY, Window, parse_window
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.records import EngineCounters
 

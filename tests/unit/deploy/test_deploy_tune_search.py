@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deploy_support import box_at, profile
 
-from kimisvc.deploy import tune, tune_leave
 from kimisvc.deploy.apply import Wish
-from kimisvc.deploy.tune_state import (
+from kimisvc.deploy.tune import leave as tune_leave
+from kimisvc.deploy.tune import search as tune
+from kimisvc.deploy.tune.state import (
     Asked,
     Contender,
     TrialRow,
@@ -21,7 +22,7 @@ from kimisvc.deploy.tune_state import (
     read_state,
     write_state,
 )
-from kimisvc.deploy.tune_trial import Means
+from kimisvc.deploy.tune.trial import Means
 from kimisvc.errors import HostError
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.resolved import to_toml
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
-    from kimisvc.deploy.tune_state import Pending
+    from kimisvc.deploy.tune.state import Pending
     from kimisvc.records import Profile, SpeedTarget
 
 PASS, FAIL, UNKNOWN = VerdictKind.PASS, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE

@@ -12,7 +12,7 @@ from observe_support import PROFILE, RUNS, healthy, loading, progress, start, un
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics import exposition, parser
 
-from kimisvc.deploy.history_rows import CanaryResult, CanaryRow
+from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.observe.exporter import registry
 from kimisvc.observe.families import FAMILIES, Kind
 from kimisvc.observe.rates import Live

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from observe_support import PROFILE, unit
 
+from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
-from kimisvc.deploy.history_rows import CanaryResult, CanaryRow
+from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.deploy.layout import Layout
-from kimisvc.deploy.record import GateRecord
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host.vllm_page import Page

@@ -12,11 +12,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed
+from kimisvc.deploy.gate.record import GateRecord, record_from_json
 from kimisvc.deploy.history import Accepted
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.record import GateRecord, record_from_json
 from kimisvc.deploy.redacting import of_box, redacted_record
 from kimisvc.deploy.start_facts import start_facts
 from kimisvc.errors import KimisvcError

@@ -6,8 +6,8 @@ import statistics
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.deploy.history_file import HistoryFile
-from kimisvc.deploy.history_queries import (
+from kimisvc.deploy.history.file import HistoryFile
+from kimisvc.deploy.history.queries import (
     APPLY,
     BENCH,
     CANARY,
@@ -17,7 +17,7 @@ from kimisvc.deploy.history_queries import (
     START,
     VERDICT,
 )
-from kimisvc.deploy.history_rows import (
+from kimisvc.deploy.history.rows import (
     ApplyRow,
     BenchRow,
     CanaryRow,
@@ -33,7 +33,7 @@ from kimisvc.deploy.history_rows import (
     start_row,
     verdict_row,
 )
-from kimisvc.deploy.history_schema import NEXT
+from kimisvc.deploy.history.schema import NEXT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.history_rows import CanaryResult, CanaryRow
-from kimisvc.deploy.record import check_types, printable
+from kimisvc.deploy.gate.record import check_types, printable
+from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import warning
+from kimisvc.deploy.checks.inspection import warning
 from kimisvc.host import reach, vllm_binary
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.records import Problem
@@ -14,7 +14,7 @@ from kimisvc.records import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
 
 SYSTEM_PATH = (
     "usr/local/cuda/bin",

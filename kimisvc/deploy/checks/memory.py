@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import warning
+from kimisvc.deploy.checks.inspection import warning
 from kimisvc.host import limits, processes, shared_memory
 from kimisvc.records import GIB, MIB, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.host.shared_memory import Segment, SharedMemory
 
 NOTEWORTHY = GIB

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.history import History
-    from kimisvc.deploy.tune_state import TrialRow, TuneState
+    from kimisvc.deploy.tune.state import TrialRow, TuneState
     from kimisvc.records import Profile
 
 

@@ -11,10 +11,10 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.canary_record import canary_from_json, canary_to_json, figures_of
-from kimisvc.deploy.history_rows import CanaryResult, CanaryRow
+from kimisvc.deploy.canary.record import canary_from_json, canary_to_json, figures_of
+from kimisvc.deploy.gate.readiness import last_seen, unit_verdict
+from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.deploy.outcome import AT_WORK
-from kimisvc.deploy.readiness import last_seen, unit_verdict
 from kimisvc.deploy.redacting import of_box, of_unit
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files

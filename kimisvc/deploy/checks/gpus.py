@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import VISIBLE, few, warning
+from kimisvc.deploy.checks.inspection import VISIBLE, few, warning
 from kimisvc.host import gpu, nvidia_driver, pci, processes, reach
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records import GIB, Link, Problem
@@ -13,7 +13,7 @@ from kimisvc.records import GIB, Link, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
 
 SLACK = GIB
 """What the driver itself may hold of a GPU's memory, and NVML counts as used."""

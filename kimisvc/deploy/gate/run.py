@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import is_installed
-from kimisvc.deploy.readiness import Ended, Eyes, unit_verdict, wait_ready
-from kimisvc.deploy.record import GateRecord, to_json
+from kimisvc.deploy.gate.readiness import Ended, Eyes, unit_verdict, wait_ready
+from kimisvc.deploy.gate.record import GateRecord, to_json
 from kimisvc.deploy.redacting import of_unit, redacted_record
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files

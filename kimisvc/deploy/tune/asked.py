@@ -6,8 +6,8 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.deploy.tune_state import Asked
-from kimisvc.deploy.tune_window import parse_window
+from kimisvc.deploy.tune.state import Asked
+from kimisvc.deploy.tune.window import parse_window
 from kimisvc.errors import ProfileRefusedError
 from kimisvc.host import files
 from kimisvc.measure.tuning import Search

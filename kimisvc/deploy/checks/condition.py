@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import Finding, few, warning
+from kimisvc.deploy.checks.inspection import Finding, few, warning
 from kimisvc.host import pci
 from kimisvc.host.gpu_condition import IDLE, OK, Slowed, clock_reasons
 from kimisvc.records import GIB

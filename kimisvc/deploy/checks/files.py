@@ -14,14 +14,14 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks_host import CACHE
+from kimisvc.deploy.checks.host import CACHE
 from kimisvc.host import reach
 from kimisvc.profile.options import option_name
 from kimisvc.profile.values import shown
 from kimisvc.records import Problem
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.records import ArgValue
 
 _TEMPLATE = re.compile(r"[{}\n]")

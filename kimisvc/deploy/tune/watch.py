@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.follow import read_progress
-from kimisvc.deploy.tune_state import read_state
+from kimisvc.deploy.tune.state import read_state
 from kimisvc.errors import ExitStatus, KimisvcError
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.follow import Reporter
-    from kimisvc.deploy.tune_state import TuneState
+    from kimisvc.deploy.tune.state import TuneState
     from kimisvc.records import Progress
 
 TICK = 0.5

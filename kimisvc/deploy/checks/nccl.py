@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import warning
+from kimisvc.deploy.checks.inspection import warning
 from kimisvc.host import nccl_conf, reach
 from kimisvc.profile.knowledge.variables.row import ActsOn
 from kimisvc.profile.knowledge.variables.table import VARIABLES
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
 
 HARMLESS = frozenset((ActsOn.LOG, ActsOn.NETWORK))
 """What changes no figure on one box: logging, and the network to others."""

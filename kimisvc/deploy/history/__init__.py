@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.history_queries import (
+from kimisvc.deploy.history.queries import (
     BENCH_COLUMNS,
     CANARY_COLUMNS,
 )
-from kimisvc.deploy.history_reading import Reading
-from kimisvc.deploy.history_rows import (
+from kimisvc.deploy.history.reading import Reading
+from kimisvc.deploy.history.rows import (
     Accepted,
     ApplyRow,
     BenchRow,
@@ -32,7 +32,7 @@ from kimisvc.deploy.history_rows import (
     VerdictRow,
     Which,
 )
-from kimisvc.deploy.history_schema import NEXT
+from kimisvc.deploy.history.schema import NEXT
 from kimisvc.deploy.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
 
-    from kimisvc.deploy.record import GateRecord
+    from kimisvc.deploy.gate.record import GateRecord
 
 __all__ = [
     "Accepted",

@@ -15,7 +15,7 @@ from kimisvc.deploy.apply import Reload, bring_about
 from kimisvc.deploy.follow import follow
 from kimisvc.deploy.outcome import Applied, Outcome
 from kimisvc.deploy.owed import owed
-from kimisvc.deploy.tune_state import TrialRow
+from kimisvc.deploy.tune.state import TrialRow
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.measure.comparison import start_figure
 from kimisvc.measure.gate_rule import decide
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.history import StartFigures
     from kimisvc.deploy.outcome import Ending
-    from kimisvc.deploy.tune_state import Pending
+    from kimisvc.deploy.tune.state import Pending
     from kimisvc.records import Profile, SpeedTarget
 
 REFUSED = "refused"

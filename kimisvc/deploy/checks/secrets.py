@@ -22,7 +22,7 @@ from kimisvc.redaction import SHORTEST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.host.environment_file import Assignment
     from kimisvc.host.secrets_file import Contents
 

@@ -6,7 +6,7 @@ import time
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.tune_plan import plan_from
+from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.measure.comparison import compare, say
 from kimisvc.measure.contest import RISK_ORDER
 from kimisvc.measure.tuning import Search, expected
@@ -14,7 +14,7 @@ from kimisvc.measure.tuning import Search, expected
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kimisvc.deploy.tune_state import TrialRow, TuneState
+    from kimisvc.deploy.tune.state import TrialRow, TuneState
 
 HOUR = 3600.0
 SHORT = 600.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.tune_begin import Entry
-from kimisvc.deploy.tune_state import Contender
+from kimisvc.deploy.tune.begin import Entry
+from kimisvc.deploy.tune.state import Contender
 from kimisvc.errors import ProfileRefusedError
 from kimisvc.profile.differences import differences
 from kimisvc.profile.knowledge.risk.options import option_risk

@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.tune_leave import leave
-from kimisvc.deploy.tune_plan import longest, plan_from, spent, start_seconds
-from kimisvc.deploy.tune_state import (
+from kimisvc.deploy.tune.leave import leave
+from kimisvc.deploy.tune.plan import longest, plan_from, spent, start_seconds
+from kimisvc.deploy.tune.state import (
     Pending,
     TuneState,
     kept_profile,
     read_state,
     write_state,
 )
-from kimisvc.deploy.tune_traffic import drain
-from kimisvc.deploy.tune_trial import RELOAD, Means, carry_out
-from kimisvc.deploy.tune_window import parse_window, time_of_day
+from kimisvc.deploy.tune.traffic import drain
+from kimisvc.deploy.tune.trial import RELOAD, Means, carry_out
+from kimisvc.deploy.tune.window import parse_window, time_of_day
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.measure.tuning import Stop, next_step
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kimisvc.deploy.apply import Wish
-    from kimisvc.deploy.tune_state import TrialRow
-    from kimisvc.deploy.tune_traffic import Counting
+    from kimisvc.deploy.tune.state import TrialRow
+    from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.measure.tuning import Plan
     from kimisvc.records import Profile
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Reload
 from kimisvc.deploy.outcome import Outcome
-from kimisvc.deploy.tune_state import Ended, Pending, TuneState, kept_profile, write_state
-from kimisvc.deploy.tune_trial import carry_out
+from kimisvc.deploy.tune.state import Ended, Pending, TuneState, kept_profile, write_state
+from kimisvc.deploy.tune.trial import carry_out
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.records import UnitFile, VerdictKind
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
-    from kimisvc.deploy.tune import World
-    from kimisvc.deploy.tune_state import TrialRow
+    from kimisvc.deploy.tune.search import World
+    from kimisvc.deploy.tune.state import TrialRow
     from kimisvc.measure.tuning import Stop
 
 RUNS = (Outcome.UNCHANGED.value, Outcome.RECORDED.value, Outcome.ACCEPTED.value)

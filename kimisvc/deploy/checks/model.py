@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import few, warning
+from kimisvc.deploy.checks.inspection import few, warning
 from kimisvc.host import checkpoint, reach, safetensors_header
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records import Problem
@@ -17,7 +17,7 @@ from kimisvc.records import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
 
 KEY = "vllm.model"
 CONFIGS = ("config.json", "params.json")

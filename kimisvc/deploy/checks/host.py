@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.inspection import warning
+from kimisvc.deploy.checks.inspection import warning
 from kimisvc.host import files, limits, processes
 from kimisvc.records import GIB, MIB, Problem, UnitNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.deploy.inspection import Inspection
+    from kimisvc.deploy.checks.inspection import Inspection
 
 LEAST_FREE = 64 * MIB
 """What state and history may need of the disk while a service runs (bytes)."""

@@ -11,7 +11,7 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.deploy.history_schema import (
+from kimisvc.deploy.history.schema import (
     OF_EVERY_VERSION,
     SCHEMA_VERSION,
     STEPS,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.tune_plan import plan_from
-from kimisvc.deploy.tune_state import (
+from kimisvc.deploy.tune.plan import plan_from
+from kimisvc.deploy.tune.state import (
     Asked,
     Contender,
     Ended,
@@ -21,8 +21,8 @@ from kimisvc.deploy.tune_state import (
     refuse_meanwhile,
     write_state,
 )
-from kimisvc.deploy.tune_summary import spell
-from kimisvc.deploy.tune_traffic import Traffic, traffic
+from kimisvc.deploy.tune.summary import spell
+from kimisvc.deploy.tune.traffic import Traffic, traffic
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
 from kimisvc.measure.tuning import Search, Spent, Stop, Why, next_step
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kimisvc.deploy.box import Box
-    from kimisvc.deploy.tune_traffic import Counting
+    from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.records import Profile, UnitFile
 
 STOP = 120.0

@@ -1,0 +1,1 @@
+"""The canary: a short probe of an idle server, and what is kept of it."""

@@ -1,0 +1,1 @@
+"""What the preflight asks of the host, a module for each part of it."""
