@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.profile.knowledge.court import Sight
     from kimisvc.profile.loader import Checked
-    from kimisvc.records import Profile, UnitFile, VllmKnowledge
+    from kimisvc.records import Profile, UnitFile
+    from kimisvc.vllm_records import VllmKnowledge
 
 DEFAULT_INSTANCE = "kimi"
 API_KEY = "VLLM_API_KEY"

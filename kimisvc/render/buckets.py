@@ -17,14 +17,15 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kimisvc.records import KnownFrom
 from kimisvc.render.arguments import option_name
 from kimisvc.render.compare import Change, compare
+from kimisvc.vllm_records import KnownFrom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimisvc.records import Profile, UnitFile, VllmKnowledge
+    from kimisvc.records import Profile, UnitFile
+    from kimisvc.vllm_records import VllmKnowledge
 
 OPTION = "custom-histogram-buckets"
 FAMILY = "inter_token_latency"

@@ -18,16 +18,9 @@ from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.options import OWNED_OPTIONS
-from kimisvc.records import (
-    ArgValue,
-    FieldKind,
-    OptionKind,
-    Profile,
-    Severity,
-    VllmKnowledge,
-    VllmSettings,
-)
+from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
 from kimisvc.render.arguments import argv
+from kimisvc.vllm_records import FieldKind, OptionKind, VllmKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

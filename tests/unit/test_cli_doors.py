@@ -9,16 +9,9 @@ import pytest
 from kimisvc.cli import doors
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
-from kimisvc.records import (
-    Installation,
-    KnownFrom,
-    OptionKind,
-    Profile,
-    VllmKnowledge,
-    VllmOption,
-    VllmSettings,
-)
+from kimisvc.records import Installation, Profile, VllmSettings
 from kimisvc.render.buckets import OPTION
+from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 
 PROFILE = Profile("mine", VllmSettings("/opt/vllm/bin/vllm", "/srv/models/Kimi"))
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kimisvc.profile.problems import Finding
-    from kimisvc.records import Profile, VllmKnowledge
+    from kimisvc.records import Profile
+    from kimisvc.vllm_records import VllmKnowledge
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from kimisvc.records import (
     ArgValue,
     GateSettings,
     HardwareSettings,
-    KnownFrom,
     Profile,
     Severity,
-    VllmKnowledge,
     VllmSettings,
 )
+from kimisvc.vllm_records import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,16 +15,8 @@ from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.loader import check
 from kimisvc.profile.options import OWNED_OPTIONS
-from kimisvc.records import (
-    ArgValue,
-    KnownFrom,
-    OptionKind,
-    Profile,
-    Severity,
-    VllmKnowledge,
-    VllmOption,
-    VllmSettings,
-)
+from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
+from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding

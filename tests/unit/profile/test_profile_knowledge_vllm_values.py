@@ -11,16 +11,8 @@ from hypothesis import strategies as st
 
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import (
-    ArgValue,
-    ChoiceRule,
-    KnownFrom,
-    OptionKind,
-    Profile,
-    Severity,
-    VllmKnowledge,
-    VllmSettings,
-)
+from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
+from kimisvc.vllm_records import ChoiceRule, KnownFrom, OptionKind, VllmKnowledge
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding

@@ -12,15 +12,8 @@ from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.options import OWNED_VARIABLES
-from kimisvc.records import (
-    KnownFrom,
-    Profile,
-    Severity,
-    VariableReading,
-    VllmKnowledge,
-    VllmSettings,
-    VllmVariable,
-)
+from kimisvc.records import Profile, Severity, VllmSettings
+from kimisvc.vllm_records import KnownFrom, VariableReading, VllmKnowledge, VllmVariable
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding

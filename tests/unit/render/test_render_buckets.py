@@ -9,15 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from kimisvc.records import (
-    KnownFrom,
-    OptionKind,
-    Profile,
-    UnitFile,
-    VllmKnowledge,
-    VllmOption,
-    VllmSettings,
-)
+from kimisvc.records import Profile, UnitFile, VllmSettings
 from kimisvc.render.arguments import argv
 from kimisvc.render.buckets import (
     BOUNDS,
@@ -28,6 +20,7 @@ from kimisvc.render.buckets import (
     taking,
     with_buckets,
 )
+from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 
 PROFILE = Profile(
     "ll_ring", VllmSettings("/opt/vllm/bin/vllm", "/srv/models/Kimi"), args={"max-model-len": 4096}

@@ -25,7 +25,8 @@ from kimisvc.records import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.records import Profile, VllmKnowledge
+    from kimisvc.records import Profile
+    from kimisvc.vllm_records import VllmKnowledge
 
 _EP = "enable-expert-parallel"
 _CUT_BY = (TENSOR, DATA, PREFILL)

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import KnownFrom, Severity
+from kimisvc.records import Severity
+from kimisvc.vllm_records import KnownFrom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.records import Profile, VllmKnowledge
+    from kimisvc.records import Profile
+    from kimisvc.vllm_records import VllmKnowledge
 
 _TOOLS, _REASONING = "tool-call-parser", "reasoning-parser"
 

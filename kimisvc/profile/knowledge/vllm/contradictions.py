@@ -15,12 +15,14 @@ from kimisvc.profile.knowledge.vllm.fields import number_fault
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.knowledge.vllm.values import WITH_LORA, number_in
 from kimisvc.profile.problems import Finding
-from kimisvc.records import KnownFrom, Severity
+from kimisvc.records import Severity
+from kimisvc.vllm_records import KnownFrom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kimisvc.records import ArgValue, Profile, VllmKnowledge
+    from kimisvc.records import ArgValue, Profile
+    from kimisvc.vllm_records import VllmKnowledge
 
 
 @dataclass(frozen=True, slots=True)

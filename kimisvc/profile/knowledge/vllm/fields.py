@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.knowledge.vllm.words import folded, meant
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import ChoiceRule, FieldKind, Severity, VllmField
+from kimisvc.records import Severity
+from kimisvc.vllm_records import ChoiceRule, FieldKind, VllmField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
