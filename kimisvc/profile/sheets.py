@@ -15,12 +15,14 @@ from kimisvc.profile.options import (
     variable_value,
 )
 from kimisvc.profile.problems import Finding, KeyPath
-from kimisvc.profile.settings import TABLES
+from kimisvc.profile.settings import TABLES, Kind
 from kimisvc.profile.values import parse, shown
 from kimisvc.records import GoldenQuestion, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kimisvc.profile.settings import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,9 @@ def sheet_of(data: Mapping[str, object], reading: Reading = Reading.JUDGING) -> 
         sheet.refuse(("schema",), "is missing. Write schema = 1 as the first line")
     for name, value in data.items():
         if name in TABLES[""]:
-            _take(sheet, "", name, value)
+            _take(sheet, "", name, value, reading)
         elif name == "golden":
-            _take_golden(sheet, value)
+            _take_golden(sheet, value, reading)
         elif name not in TABLES and name not in ("args", "env"):
             message = unknown_table(name) if isinstance(value, dict) else unknown_key("", name)
             sheet.refuse((name,), message)
@@ -79,7 +81,7 @@ def sheet_of(data: Mapping[str, object], reading: Reading = Reading.JUDGING) -> 
 def _take_table(sheet: Sheet, table: str, data: Mapping[str, object], reading: Reading) -> None:
     if table not in ("args", "env"):
         for key, raw in data.items():
-            _take(sheet, table, key, raw)
+            _take(sheet, table, key, raw, reading)
         return
     found: list[Finding] = []
     if reading is Reading.JUDGING:
@@ -95,7 +97,22 @@ def _take_table(sheet: Sheet, table: str, data: Mapping[str, object], reading: R
             sheet.values[path] = Given(value, (table, key))
 
 
-def _take(sheet: Sheet, table: str, key: str, raw: object) -> None:
+def _parsed(row: Setting, raw: object, reading: Reading) -> object:
+    """The value of a key. Raise ValueError where it is none.
+
+    A string that kimisvc wrote itself is taken as it is: what looks like a
+    secret, or may not be shown, is a matter of whoever writes one.
+    """
+    try:
+        return parse(row, raw)
+    except ValueError:
+        text = row.kind in (Kind.TEXT, Kind.PATH) and isinstance(raw, str)
+        if reading is Reading.JUDGING or not text:
+            raise
+        return raw
+
+
+def _take(sheet: Sheet, table: str, key: str, raw: object, reading: Reading) -> None:
     path = (table, key) if table else (key,)
     row = TABLES[table].get(key)
     if row is None:
@@ -106,12 +123,12 @@ def _take(sheet: Sheet, table: str, key: str, raw: object) -> None:
         sheet.refuse(path, message)
         return
     try:
-        sheet.values[path] = Given(parse(row, raw), path)
+        sheet.values[path] = Given(_parsed(row, raw, reading), path)
     except ValueError as error:
         sheet.refuse(path, str(error))
 
 
-def _take_golden(sheet: Sheet, raw: object) -> None:
+def _take_golden(sheet: Sheet, raw: object, reading: Reading) -> None:
     """Given what stands at `golden`, take its questions; all or none of them count."""
     sheet.tables.add("golden")
     if not isinstance(raw, list) or not all(isinstance(item, dict) for item in raw):
@@ -120,7 +137,7 @@ def _take_golden(sheet: Sheet, raw: object) -> None:
         )
         return
     before = len(sheet.findings)
-    questions = [_question(sheet, number, item) for number, item in enumerate(raw)]
+    questions = [_question(sheet, number, item, reading) for number, item in enumerate(raw)]
     if len(sheet.findings) > before:
         sheet.spoiled.add(("golden",))
         return
@@ -128,7 +145,9 @@ def _take_golden(sheet: Sheet, raw: object) -> None:
     sheet.values[("golden",)] = Given(whole, ("golden",))
 
 
-def _question(sheet: Sheet, number: int, data: Mapping[str, object]) -> GoldenQuestion | None:
+def _question(
+    sheet: Sheet, number: int, data: Mapping[str, object], reading: Reading
+) -> GoldenQuestion | None:
     rows = TABLES["golden"]
     values: dict[str, object] = {}
     for key, row in rows.items():
@@ -141,7 +160,7 @@ def _question(sheet: Sheet, number: int, data: Mapping[str, object]) -> GoldenQu
             sheet.refuse(path, unknown_key("golden", key))
             continue
         try:
-            values[key] = parse(rows[key], raw)
+            values[key] = _parsed(rows[key], raw, reading)
         except ValueError as error:
             sheet.refuse(path, str(error))
     if not {"prompt", "expect"} <= values.keys():

@@ -51,9 +51,10 @@ HARD = (
     "#a", ";", "a;b", "; rm", "~", "~/x", "-", "--", "-x", "--port", "@", "+", "!", ":", "|", "&&",
     ">", "*", "[a]", "{}", "=", "a=b", "A=B C=D", """{"a": "it's", "b": [1, "\\\\d+"]}""",
     'for i in $(ls); do echo "$i"; done', "\u00e9\u4e2d\U0001f600", "\u00a0", "\u3000x\u3000",
-    "\u200b", "\ufeff", "\u202e", "e\u0301", "\U0010fffd", "a,b", "1_000", "0x10", "true",
+    "\u200b", "\ufeff", "\u200d", "e\u0301", "\U0010fffd", "a,b", "1_000", "0x10", "true",
 )  # fmt: skip
 """What has a meaning somewhere on the way."""
+BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 PIECES = (
     *HARD, *"abcXYZ012 \t\"'\\%$#;=-{}[]()<>|&*?!~`^,.:/@+_", "\u00fc", "\u3042", "\U0001f680",
     "\\u0041", "$${x}",
@@ -242,7 +243,7 @@ def test_ten_thousand_strings_reach_the_process_as_they_are(
 
 
 TEXT = st.text(
-    st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp", "Cn"))
+    st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp", "Cn"), exclude_characters=BIDI)
     | st.sampled_from("\t\"'\\%$#;=")
 ).filter(is_plain)
 
@@ -317,7 +318,20 @@ def test_a_secrets_file_is_read_as_systemd_reads_it(staged: Sandbox) -> None:
     assert {name for name in got if name.startswith("K")} <= ours.keys()
 
 
-REFUSED = ["\n", "\r", "\0", "\x01", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\ufdd0", "\uffff"]
+REFUSED = [
+    "\n",
+    "\r",
+    "\0",
+    "\x01",
+    "\x1b",
+    "\x7f",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\ufdd0",
+    "\uffff",
+    *BIDI,
+]
 
 
 @pytest.mark.parametrize("char", REFUSED, ids=lambda char: f"U+{ord(char):04X}")

@@ -172,7 +172,13 @@ def test_what_is_refused_later_is_still_restored(tmp_path: Path) -> None:
     file = tmp_path / "resolved.toml"
     profile = load(SHIPPED / "baseline.toml", SHIPPED)
     args = {**profile.args, "hf-overrides": {"boi_token": "x9f8e7d6c5b4"}, "tp": 8}
-    odd = replace(profile, args=args, env={**profile.env, "VLLM_API_KEY": "x"})
+    odd = replace(
+        profile,
+        args=args,
+        env={**profile.env, "VLLM_API_KEY": "x"},
+        description="hf_pLantedTokenAbCdEfGh12345678 \u202e",
+        vllm=replace(profile.vllm, model="no such form of a model"),
+    )
     file.write_text(to_toml(odd))
     assert check(file, tmp_path).profile is None
     assert restore(file) == odd
