@@ -7,6 +7,7 @@ gate differs, the model stays loaded.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from kimisvc.deploy.apply import Following, keep_ending, wait_for
 from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed, keep_copies, plan_for, switch
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Outcome
+from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.redacting import last_words
 from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError
@@ -64,6 +66,13 @@ def for_unit(box: Box) -> RollbackRow | None:
         current = box.generations.current_number()
         if current is None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
+        unfinished = _unfinished(box, current)
+        if unfinished is not None:
+            _restore(box, unfinished)
+            row = RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
+            with contextlib.suppress(KimisvcError):
+                box.history.add_rollback(row)
+            return row
         if not _has_failed(box):
             return None
         why = _failure(box, current)
@@ -84,6 +93,18 @@ def for_unit(box: Box) -> RollbackRow | None:
         except KimisvcError as error:
             return replace(row, reason=f"{row.reason}; not kept in history: {error.message}")
         return row
+
+
+def _unfinished(box: Box, current: int) -> Generation | None:
+    """The accepted generation, where it is current already and its restart is still owed.
+
+    So a rollback that broke in the middle is found by the next try: what failed
+    was forgotten when it began, and nothing else would start what was restored.
+    """
+    accepted = box.generations.sound_accepted()
+    if accepted is None or accepted.number != current or owed(box.layout, current) is None:
+        return None
+    return accepted
 
 
 def to_generation(
@@ -159,12 +180,16 @@ def _proven(box: Box, current: int) -> Generation | None:
         others = _proven_before(box, current)
     except KimisvcError:
         return None  # the history is gone as well
-    return box.generations.get(others[-1]) if others else None
+    # Only one before it: to and fro between two that both fail there would be no end.
+    before = [number for number in others if number < current]
+    return box.generations.get(before[-1]) if before else None
 
 
 def _earlier(box: Box, current: int | None) -> Generation:
     """The last accepted one, or, where that is what runs, the accepted one before it."""
     accepted = box.generations.sound_accepted()
+    if current is not None and (unfinished := _unfinished(box, current)) is not None:
+        return unfinished
     if (
         accepted is not None
         and accepted.number != current
@@ -230,7 +255,8 @@ def _gave_up(service: UnitState) -> bool:
     if service.active_state != "failed" or service.job:
         return False
     refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
-    return refused or service.restarts > 0
+    # "timeout": it was killed for not stopping in time, after a try that was not the first.
+    return refused or (service.restarts > 0 and service.result != "timeout")
 
 
 def _failure(box: Box, current: int) -> str:

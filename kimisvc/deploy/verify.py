@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.host import files, processes
-from kimisvc.records import Problem, UnitFile
+from kimisvc.records import Problem, Severity, UnitFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,8 @@ def verify(units: tuple[UnitFile, ...]) -> tuple[Problem, ...]:
     """Given units, have systemd-analyze read them; return what it says of them.
 
     Its exit status is 0 for nearly everything that systemd would ignore, so
-    what it writes is read instead (systemd#27540).
+    what it writes is read instead (systemd#27540). What it says of a drop-in is
+    a warning: those are the operator's, and systemd goes on without the line.
     """
     with _scratch() as folder:
         paths = []
@@ -31,7 +32,12 @@ def verify(units: tuple[UnitFile, ...]) -> tuple[Problem, ...]:
         )
     named = {unit.name for unit in units}
     return tuple(
-        Problem(f"systemd-analyze: {line.removeprefix(folder).strip('/')}")
+        Problem(
+            f"systemd-analyze: {line.removeprefix(folder).strip('/')}",
+            severity=Severity.WARNING
+            if any(f"{name}.d/" in line for name in named)
+            else Severity.ERROR,
+        )
         for line in done.stderr.splitlines()
         if any(name in line for name in named)
     )

@@ -148,8 +148,11 @@ def _versions(environment: Path) -> Iterator[tuple[bool, float, str, Path]]:
 
 def _installed(executable: Path) -> _Installed | None:
     """Given the program, return the vLLM that it starts; None if it is in no environment."""
-    if not executable.is_file():
-        return None
+    try:
+        if not executable.is_file():
+            return None
+    except OSError:
+        return None  # it lies where we may not look
     named = shebang(executable)
     for environment in _environments(executable):
         found = sorted(_versions(environment))

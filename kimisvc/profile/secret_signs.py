@@ -195,14 +195,22 @@ def secrets_in_comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 _ASSIGNMENT = re.compile(
-    r"(?:\s*export\s)?[\s\"']*([A-Za-z_][\w.-]*)[\"']?\s*[=:]\s*[\"']?([^\s\"'#]+)"
+    r"(?:\s*export\s)?[\s\"']*([A-Za-z_][\w.-]*)[\"']?\s*([=:])\s*[\"']?([^\s\"'#]+)[\"',;]*\s*(.*)"
 )
 
 
 def _commented_out(comment: str) -> str:
-    """What a setting that was put into a comment gives away; "" if nothing."""
+    """What a setting that was put into a comment gives away; "" if nothing.
+
+    A sentence that begins with the name of a secret is none: `# HF_TOKEN: see the
+    secrets file`. So the name alone tells only of what is written as a setting is.
+    """
     found = _ASSIGNMENT.match(comment)
-    return secret_in(found[1], found[2]) if found else ""
+    if found is None:
+        return ""
+    name, sign, value, rest = found.groups()
+    is_setting = sign == "=" and not rest
+    return secret_in(name, value) if is_setting or looks_random(value) else ""
 
 
 # ------------------------------------------------------------- what a redactor has to know

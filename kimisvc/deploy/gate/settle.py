@@ -53,12 +53,18 @@ def settle(box: Box) -> Settled:
     """
     files.make_folder(box.layout.runtime)
     settled = Settled(note="the gate left no record")
+    broke: KimisvcError | None = None
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         records = _records(box)
         for path in records:
             last = _Place.NEWEST if path == records[-1] else _Place.EARLIER
-            settled = _take(box, path, last)
+            try:
+                settled = _take(box, path, last)
+            except KimisvcError as error:
+                broke = broke or error  # the newest is still accepted, if it can be
         files.remove(box.layout.progress)  # nobody takes it for what the next gate does
+    if broke is not None:
+        raise broke
     if _was_overtaken(box):
         # Not over a stop that somebody has asked for: whoever stops the service means it.
         with contextlib.suppress(KimisvcError):

@@ -12,10 +12,12 @@ from kimisvc.deploy.box import Box
 from kimisvc.deploy.gate.record import GateRecord, to_json
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
+from kimisvc.deploy.history import History
 from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.owed import owe, owed, settle_debt
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.rollback import _gave_up
+from kimisvc.deploy.rollback import _gave_up, for_unit
+from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import processes
 from kimisvc.host.processes import LISTENING, PortOwner
 from kimisvc.host.systemd import JobMode
@@ -203,6 +205,22 @@ def test_the_last_word_of_several_counts(box: Box) -> None:
     assert kept == [(VerdictKind.FAIL, False), (VerdictKind.PASS, False)]
 
 
+def test_what_cannot_be_kept_hinders_no_acceptance(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(box, VerdictKind.INCONCLUSIVE, "r1", at=1)
+    leave(box, VerdictKind.PASS, "r2", at=2)
+
+    def full(*_: object) -> None:
+        raise KimisvcError("history-unusable", "the disk is full")
+
+    monkeypatch.setattr(History, "add_record", full)
+    with pytest.raises(KimisvcError, match="full"):
+        settle(box)
+    assert accepted(box) == 2
+    assert len(list(box.layout.gate.iterdir())) == 2  # for the next settle
+
+
 def test_a_record_that_is_none_is_thrown_away(box: Box) -> None:
     box.layout.record("r1").write_text("{")
     assert settle(box).verdict is None
@@ -266,6 +284,7 @@ def test_a_note_that_is_no_text_owes_the_safe_thing(box: Box) -> None:
     ("state", "gave_up"),
     [
         ({"active_state": "failed", "restarts": 1}, True),
+        ({"active_state": "failed", "restarts": 1, "result": "timeout"}, False),
         ({"active_state": "failed", "exec_main_code": 1, "exec_main_status": 2}, True),
         ({"active_state": "failed", "exec_main_code": 2, "exec_main_status": 2}, False),
         ({"active_state": "failed", "exec_main_code": 2, "exec_main_status": 9}, False),
@@ -280,3 +299,37 @@ def test_what_systemd_gave_up_is_told_from_what_was_stopped(
     gave_up: bool,  # noqa: FBT001 - the expected answer
 ) -> None:
     assert _gave_up(replace(ACTIVE, **state)) is gave_up
+
+
+# ---------------------------------------------------------------- a rollback that breaks
+
+
+@pytest.mark.parametrize("broken", ["reload", "restart"])
+def test_a_rollback_that_broke_in_the_middle_is_finished_by_the_next_try(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """systemd re-executed itself, say; its own memory of what failed is gone by then."""
+    leave(box, VerdictKind.FAIL)
+    settle(box)
+    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
+    calls: list[str] = []
+
+    def breaks_once(*_: object) -> str:
+        calls.append(broken)
+        if len(calls) == 1:
+            raise HostError("systemd-lost", "gone")
+        return "job"
+
+    for verb in ("reload", "restart", "enable", "stop"):
+        monkeypatch.setattr(
+            systemd, verb, breaks_once if verb == broken else lambda *_: "job", raising=False
+        )
+    with pytest.raises(HostError):
+        for_unit(box)
+    systemd.gate = replace(systemd.gate, active_state="inactive")
+    row = for_unit(box)
+    assert row is not None
+    assert (box.generations.current_number(), row.to_generation) == (1, 1)
+    assert owed(box.layout, 1) is None
+    assert len(calls) == 2
+    assert for_unit(box) is None

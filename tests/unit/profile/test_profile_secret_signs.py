@@ -156,10 +156,16 @@ def test_a_secrets_file_holds_secrets_but_for_what_tunes() -> None:
         ("#HF_TOKEN=letmein", "by its name"),
         ("# export OPENAI_API_KEY=a8F3kQ9zX7mW2pL5", "by its name"),
         ("# password = correct", "by its name"),
-        ("port = 8000  # api-key: hunter2", "by its name"),
+        ("port = 8000  # api-key = hunter2", "by its name"),
         ("# tensor-parallel-size = 8", ""),
         ("# a token here, a key there = nothing", ""),
         ("# NCCL_PROTO = LL", ""),
+        ("# HF_TOKEN: set in the secrets file", ""),
+        ("# HF_TOKEN = see secrets_file", ""),
+        ("# secrets: see /etc/kimisvc/kimi.env", ""),
+        ("# token: 81.4 a second", ""),
+        ("# Authorization: done by nginx", ""),
+        ("# api_key: a8F3kQ9zX7mW2pL5 is the old one", "by its name"),
     ],
 )
 def test_a_secret_that_was_put_into_a_comment_is_one_still(line: str, what: str) -> None:
