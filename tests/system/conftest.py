@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,7 +142,8 @@ def staged(sandbox: Box) -> Box:
 @pytest.fixture
 def stage(staged: Box, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """An instance of the test's own, named after it, stopped at its end."""
-    instance = request.node.name.removeprefix("test_").replace("_", "-")[:30].rstrip("-")
-    stage = Stage(staged, instance)
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
+    number = zlib.crc32(request.node.nodeid.encode()) & 0xFFFF  # names are cut, and then alike
+    stage = Stage(staged, f"{name[:25].strip('-')}-{number:04x}")
     yield stage
-    stage.stop()
+    stage.leave()

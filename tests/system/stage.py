@@ -135,6 +135,18 @@ class Stage:
             self.sandbox.run("systemctl", "disable", "--now", unit, check=False)
             self.sandbox.run("systemctl", "reset-failed", unit, check=False)
 
+    def leave(self) -> None:
+        """Stop the instance and take it off the box: others count instances and failed units."""
+        self.stop()
+        units = f"/etc/systemd/system/kimisvc-{self.instance}"
+        self.sandbox.run(
+            "sh", "-c",
+            f"rm -rf {units}.service* {units}-* /var/lib/kimisvc/{self.instance}"
+            f" /run/kimisvc/{self.instance}; systemctl daemon-reload;"
+            f" systemctl reset-failed 'kimisvc-{self.instance}*'",
+            check=False,
+        )  # fmt: skip
+
 
 def _env(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
