@@ -330,7 +330,6 @@ REFUSED = [
     "\u2029",
     "\ufdd0",
     "\uffff",
-    *BIDI,
 ]
 
 
