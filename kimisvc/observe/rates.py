@@ -70,10 +70,14 @@ class _Interval:
         return sum(self.running) / 2 * self.seconds
 
 
+LEAST_APART = 0.001
+"""Readings nearer than that say nothing of a speed (s)."""
+
+
 def grown(window: Window, reading: Reading) -> Window:
     """Given a window and the next reading, return the window with it; a new one after a restart."""
     last = window.readings[-1] if window.readings else None
-    if last is None or last.born != reading.born or reading.at <= last.at:
+    if last is None or last.born != reading.born or reading.at - last.at < LEAST_APART:
         return Window((reading,), reading.at)
     delta = counters_delta(last.counters, reading.counters)
     if delta is None:

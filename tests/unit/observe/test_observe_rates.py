@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kimisvc.observe.rates import PATIENCE, WINDOW, Reading, Window, grown, live
@@ -184,6 +184,7 @@ anything = st.builds(
 
 
 @given(st.lists(anything, min_size=1, max_size=12))
+@example([reading(0.0, 0.0, 0), reading(2.3e-308, 2.0, 1)])
 def test_whatever_a_server_says_no_speed_is_negative(readings: list[Reading]) -> None:
     window = Window()
     for one in sorted(readings, key=lambda r: r.at):
