@@ -124,6 +124,7 @@ def look():
             "apart_rss": sum(memory(pid, "Rss:") for pid in apart()),
             "apart_pss": sum(memory(pid, "Pss:") for pid in apart())}
 
+# The load of a span of time is measured, so that time has to pass; first all have to be warm.
 time.sleep(15)
 began = [used(pid) for pid in (main, *apart())]
 time.sleep(SECONDS)

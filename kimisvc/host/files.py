@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LOCK_POLL = 0.1
+"""How often a lock that another holds is tried (s): flock(2) waits for ever or not at all."""
 LARGEST_TEXT = 16 << 20
 """No unit, profile or file of variables is anywhere near (bytes); /dev/zero has no end."""
 _HINTS = {

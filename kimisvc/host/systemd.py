@@ -39,6 +39,7 @@ JOB_LOOK = 2.0
 AWAY = 10.0
 """How long systemd may be off the bus, re-executing itself, before a question fails (s)."""
 AWAY_LOOK = 0.2
+"""How often it is asked again meanwhile (s): a bus without it has no signal to wait for."""
 
 DESTINATION = b"org.freedesktop.systemd1"
 MANAGER_PATH = b"/org/freedesktop/systemd1"
@@ -110,14 +111,6 @@ class Systemd:
     def version(self) -> str:
         """Return systemd's version, as it says it itself ("252.39-1~deb12u2")."""
         return str(self._read(lambda: self._manager_property("Version", b"s"), "version"))
-
-    def manager_environment(self) -> tuple[str, ...]:
-        """Return the manager's own environment (NAME=value), which every unit inherits.
-
-        What `systemctl set-environment` put there leaks into a profile.
-        """
-        got: Any = self._read(lambda: self._manager_property("Environment", b"as"), "environment")
-        return tuple(item.decode(errors="replace") for item in got)
 
     # ------------------------------------------------------------- acting
 
@@ -201,22 +194,6 @@ class Systemd:
                 look = now + JOB_LOOK
             self._listen(min(deadline, look) - now)
         return self._ended.pop(job)
-
-    def wait_idle(self, unit: str, timeout: float) -> UnitState:
-        """Given a unit, wait until no job is queued or runs for it, and return its state.
-
-        Raise HostError "job-timeout" after `timeout` seconds.
-        """
-        self._watch()
-        deadline = time.monotonic() + timeout
-        while True:
-            state = self.state(unit)
-            if state.job == 0:
-                return state
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise HostError("job-timeout", f"systemd: {unit} is still busy after {timeout:g} s")
-            self._listen(min(left, JOB_LOOK))
 
     # ------------------------------------------------------------- the bus
 
