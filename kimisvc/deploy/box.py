@@ -9,6 +9,7 @@ import contextlib
 import signal
 import time
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""
 HELD_BACK = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+
+
+class AtBoot(Enum):
+    """Whether units that are switched to will start at boot."""
+
+    ENABLED = "they are enabled"
+    AS_IT_WAS = "not where an operator disabled the service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +212,11 @@ def uninterrupted() -> Iterator[None]:
 
 
 def switch(
-    box: Box, plan: Plan, generation: Generation, units: Sequence[UnitFile]
+    box: Box,
+    plan: Plan,
+    generation: Generation,
+    units: Sequence[UnitFile],
+    at_boot: AtBoot = AtBoot.ENABLED,
 ) -> tuple[str, ...]:
     """Given a plan, make the generation the installed one and restart what the plan says.
 
@@ -215,7 +227,7 @@ def switch(
     with uninterrupted():
         if restarts(plan, box.layout.units):
             owe(box.layout, plan.action, generation.number)
-        _install(box, plan, generation, units)
+        _install(box, plan, generation, units, at_boot)
         restarted = _set_going(box, plan)
         _set_going_beside(box, plan, units)
         settle_debt(box.layout)
@@ -224,17 +236,22 @@ def switch(
     return restarted
 
 
-def _install(box: Box, plan: Plan, generation: Generation, units: Sequence[UnitFile]) -> None:
+def _install(
+    box: Box, plan: Plan, generation: Generation, units: Sequence[UnitFile], at_boot: AtBoot
+) -> None:
     """Units first: where they cannot be written, the generation that runs stays the current one."""
     names = box.layout.units
+    # Asked before units are written: systemd must not yet know what it will hold.
+    starts = at_boot is AtBoot.ENABLED or box.systemd.state(names.service).enabled != "disabled"
     _remove(box, plan.removed)
     there = installed_units(box.layout)
     for unit in units:
         if there.get(unit.name) != unit.text:
             files.write_atomic(box.layout.installed(unit.name), unit.text, mode=0o644)
     box.generations.make_current(generation)
-    timers = [unit.name for unit in units if unit.name == names.canary_timer]
-    box.systemd.enable((names.service, names.target, *timers))
+    if starts:
+        timers = [unit.name for unit in units if unit.name == names.canary_timer]
+        box.systemd.enable((names.service, names.target, *timers))
     # Last, for what a unit pulls in by being enabled counts from here on.
     box.systemd.reload()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Following, keep_ending, wait_for
-from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed, keep_copies, plan_for, switch
+from kimisvc.deploy.box import SWITCH_WAIT, AtBoot, Box, is_installed, keep_copies, plan_for, switch
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Outcome
 from kimisvc.deploy.owed import owed
@@ -58,8 +58,9 @@ def for_unit(box: Box) -> RollbackRow | None:
 
     None: nothing has failed on the current generation. A failure of the one
     before can be reported after a new apply began, and a gate that was killed
-    has shown nothing. What is restored does not depend on the history: where
-    that cannot be written, the row says so and is returned all the same.
+    has shown nothing. What an operator disabled stays disabled. What is
+    restored does not depend on the history: where that cannot be written, the
+    row says so and is returned all the same.
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
@@ -68,7 +69,7 @@ def for_unit(box: Box) -> RollbackRow | None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
         unfinished = _unfinished(box, current)
         if unfinished is not None:
-            _restore(box, unfinished)
+            _restore(box, unfinished, AtBoot.AS_IT_WAS)
             row = RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
             with contextlib.suppress(KimisvcError):
                 box.history.add_rollback(row)
@@ -82,7 +83,7 @@ def for_unit(box: Box) -> RollbackRow | None:
             row = RollbackRow(box.now(), current, None, f"{why}; {obstacle}")
             outcome = Outcome.NOT_RESTORED
         else:
-            restored = _restore(box, accepted)
+            restored = _restore(box, accepted, AtBoot.AS_IT_WAS)
             kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in restored.copies)
             row = RollbackRow(box.now(), current, accepted.number, why + kept)
             outcome = Outcome.ROLLED_BACK
@@ -132,7 +133,7 @@ def to_generation(
                 box.now(), None, target.number, previous, target.profile, wish.actor, (), None, None
             )
             begun = box.history.begin_apply(row)
-            restored = _restore(box, target)
+            restored = _restore(box, target, AtBoot.ENABLED)
         ending = wait_for(box, target, restored.action, since, wish.following, reporter)
         keep_ending(box, begun, ending)
         return Applied(ending, target.number, previous, restored.restarted, None, restored.copies)
@@ -161,12 +162,12 @@ class _Restored:
     copies: tuple[Path, ...]
 
 
-def _restore(box: Box, target: Generation) -> _Restored:
+def _restore(box: Box, target: Generation, at_boot: AtBoot) -> _Restored:
     """Make a generation the installed one, restarting no more than differs."""
     units = target.units()
     plan = plan_for(box, target.resolved(), units)
     copies = keep_copies(box, plan)
-    return _Restored(plan.action, switch(box, plan, target, units), copies)
+    return _Restored(plan.action, switch(box, plan, target, units, at_boot), copies)
 
 
 def _proven(box: Box, current: int) -> Generation | None:

@@ -333,3 +333,23 @@ def test_a_rollback_that_broke_in_the_middle_is_finished_by_the_next_try(
     assert owed(box.layout, 1) is None
     assert len(calls) == 2
     assert for_unit(box) is None
+
+
+@pytest.mark.parametrize(("before", "enabled"), [("enabled", True), ("disabled", False)])
+def test_what_an_operator_disabled_is_restored_and_stays_disabled(
+    box: Box,
+    systemd: Systemd,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    enabled: bool,  # noqa: FBT001 - the expected answer
+) -> None:
+    systemd.service = replace(systemd.service, enabled=before)
+    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
+    for verb in ("reload", "stop"):
+        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
+    asked: list[object] = []
+    monkeypatch.setattr(systemd, "enable", asked.append, raising=False)
+    row = for_unit(box)
+    assert row is not None
+    assert (row.to_generation, bool(asked)) == (1, enabled)
+    assert ("restart", GATE, JobMode.REPLACE) in systemd.asked
