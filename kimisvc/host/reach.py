@@ -15,6 +15,10 @@ from collections import deque
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HIDDEN = {
     "/home": "ProtectHome= hides it",
@@ -23,6 +27,8 @@ HIDDEN = {
     "/tmp": "PrivateTmp= hides it",  # noqa: S108 - named, not used
     "/var/tmp": "PrivateTmp= hides it",  # noqa: S108 - named, not used
 }
+ROOTS = frozenset({0})
+"""The users that root's own programs may belong to."""
 LINKS = 40
 """The kernel's own limit of symlinks in one path (path_resolution(7))."""
 SHEBANG_LINE = 256
@@ -53,6 +59,59 @@ def why_unreachable(path: Path, viewer: Viewer = ANYBODY, need: Need = Need.READ
 
     A folder has to be listable. Only what this process may see itself is judged.
     """
+    for step in _walk(path):
+        if isinstance(step, str):
+            return step
+        why = _hidden(step.path, path)
+        if why:
+            return why
+        # Where a list stands beside the mode, that shows its mask, which says nothing of one user.
+        if step.is_link or _has_list(step.path):
+            continue
+        why = _denied(step, viewer, need)
+        if why:
+            return f"{_named(step.path, path)} {why} (mode {stat.S_IMODE(step.found.st_mode):o})"
+    return ""
+
+
+def why_not_roots(path: Path) -> str:
+    """Given an absolute path, say who but root may change what is found there; "" if nobody may.
+
+    Whoever may write a folder on the way may put another one in its place, but
+    for one with the sticky bit (inode(7)). A path that is not there is nobody's.
+    """
+    for step in _walk(path):
+        if isinstance(step, str):
+            return ""
+        if step.is_link:
+            continue
+        mode, where = step.found.st_mode, _named(step.path, path)
+        if step.found.st_uid not in ROOTS:
+            return f"{where} belongs to user {step.found.st_uid}"
+        if stat.S_ISDIR(mode) and mode & stat.S_ISVTX:
+            continue
+        if mode & stat.S_IWOTH:
+            return f"{where} may be written by anybody"
+        if mode & stat.S_IWGRP and step.found.st_gid != 0 and not _has_list(step.path):
+            return f"{where} may be written by group {step.found.st_gid}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One name on the way to a path, as the kernel comes by it."""
+
+    path: Path
+    found: os.stat_result
+    is_last: bool
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.found.st_mode)
+
+
+def _walk(path: Path) -> Iterator[_Step | str]:
+    """Yield each step of an absolute path, links followed; why there is no further one, as words."""
     waiting = deque(path.parts[1:])
     at, links = Path("/"), 0
     while waiting:
@@ -60,29 +119,23 @@ def why_unreachable(path: Path, viewer: Viewer = ANYBODY, need: Need = Need.READ
         if part == "..":
             at = at.parent
             continue
-        step = at / part
-        why = _hidden(step, path)
-        if why:
-            return why
+        here = at / part
         try:
-            found = step.lstat()
+            step = _Step(here, here.lstat(), not waiting)
         except OSError as error:
-            return f"{_named(step, path)}: {error.strerror}"
-        if stat.S_ISLNK(found.st_mode):
-            links += 1
-            if links > LINKS:
-                return f"{path}: too many symlinks"
-            target = step.readlink()
-            at = Path("/") if target.is_absolute() else at
-            waiting.extendleft(reversed([p for p in target.parts if p != "/"]))
+            yield f"{_named(here, path)}: {error.strerror}"
+            return
+        yield step
+        if not step.is_link:
+            at = here
             continue
-        at = step
-        if _has_list(step):
-            continue  # its mode shows the list's mask, which says nothing of one user
-        why = _denied(found.st_mode, found.st_uid, found.st_gid, viewer, need, waiting)
-        if why:
-            return f"{_named(step, path)} {why} (mode {stat.S_IMODE(found.st_mode):o})"
-    return ""
+        links += 1
+        if links > LINKS:
+            yield f"{path}: too many symlinks"
+            return
+        target = here.readlink()
+        at = Path("/") if target.is_absolute() else at
+        waiting.extendleft(reversed([p for p in target.parts if p != "/"]))
 
 
 def why_unrunnable(program: Path, viewer: Viewer = ANYBODY) -> str:
@@ -140,14 +193,15 @@ def _via(step: Path, path: Path) -> str:
     return "" if path.is_relative_to(step) else "(through a symlink) "
 
 
-def _denied(mode: int, owner: int, group: int, viewer: Viewer, need: Need, rest: deque[str]) -> str:
+def _denied(step: _Step, viewer: Viewer, need: Need) -> str:
     """What the mode of one step forbids: a folder on the way needs x, one at the end r and x."""
     if viewer.uid == 0:
         return ""
-    shift = 6 if viewer.uid == owner else 3 if group in viewer.gids else 0
+    mode, found = step.found.st_mode, step.found
+    shift = 6 if viewer.uid == found.st_uid else 3 if found.st_gid in viewer.gids else 0
     granted = mode >> shift & 7
     who = "others" if viewer.uid is None else f"user {viewer.uid}"
-    if rest:
+    if not step.is_last:
         return "" if granted & 1 else f"may not be entered by {who}"
     if stat.S_ISDIR(mode):
         return "" if granted & Need.RUN == Need.RUN else f"may not be listed by {who}"

@@ -85,7 +85,20 @@ def search_path(about: Inspection) -> tuple[Path, ...]:
 
 
 def kimisvc(about: Inspection) -> Iterator[Problem]:
-    """Yield why the gate, which runs this kimisvc as a user of its own, could not."""
-    why = reach.why_unrunnable(about.place.kimisvc)
+    """Yield why the gate, which runs this kimisvc as a user of its own, could not.
+
+    And who else could make root run what he likes: units have root run it, too.
+    """
+    program = about.place.kimisvc
+    why = reach.why_unrunnable(program)
     if why:
         yield Problem(f"{why}; install kimisvc under /opt or /usr, where its units can run it")
+        return
+    packages = program.parent.parent.glob("lib/python*/*-packages/kimisvc")
+    of_root = (program, reach.shebang(program), *packages)
+    changed = next(filter(None, (reach.why_not_roots(path) for path in of_root if path)), "")
+    if changed:
+        yield warning(
+            f"units have root run {program}, and {changed}: whoever may change it becomes root."
+            " Install kimisvc as root, in a folder that root alone may write"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,4 +27,5 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
         root = Path(name)
         root.chmod(0o755)
         monkeypatch.setattr(reach, "HIDDEN", {str(root / "home"): "ProtectHome= hides it"})
+        monkeypatch.setattr(reach, "ROOTS", {0, os.geteuid()})
         yield good_host(root)

@@ -41,6 +41,20 @@ def test_a_kimisvc_in_somebodys_home(host: Host) -> None:
     assert "install kimisvc under /opt or /usr" in host.error("kimisvc")
 
 
+@pytest.mark.parametrize("part", ["kimisvc", "lib/python3.11/site-packages/kimisvc"])
+def test_a_kimisvc_that_others_than_root_may_change(host: Host, part: str) -> None:
+    venv = host.root / "opt" / "own"
+    here = program(venv / "bin" / "kimisvc")
+    packages = venv / "lib/python3.11/site-packages/kimisvc"
+    packages.mkdir(parents=True)
+    host.place = type(host.place)(here, host.place.units, host.place.state)
+    assert host.ask("kimisvc") == []
+    (packages if part.startswith("lib") else here).chmod(0o777)
+    words = host.warning("kimisvc")
+    assert f"units have root run {here}" in words
+    assert "may be written by anybody: whoever may change it becomes root" in words
+
+
 def test_a_vllm_that_is_too_old(host: Host) -> None:
     folder = host.root / "opt" / "vllm" / "lib" / "python3.11" / "site-packages"
     (folder / "vllm-0.15.1.dist-info").mkdir(parents=True)

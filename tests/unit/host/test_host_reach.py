@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from kimisvc.host import reach
-from kimisvc.host.reach import Need, Viewer, shebang, why_unreachable, why_unrunnable
+from kimisvc.host.reach import (
+    Need,
+    Viewer,
+    shebang,
+    why_not_roots,
+    why_unreachable,
+    why_unrunnable,
+)
 
 
 @pytest.fixture
@@ -211,3 +218,61 @@ def test_an_access_control_list_says_what_the_mode_does_not(
 
     monkeypatch.setattr(os, "getxattr", getxattr)
     assert why_unreachable(path) == ""
+
+
+# ---------------------------------------------------------------- who but root may change it
+
+
+@pytest.fixture
+def owned(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, with the user of the tests in the place of root."""
+    monkeypatch.setattr(reach, "ROOTS", {0, os.geteuid()})
+    return root
+
+
+def test_what_root_alone_may_change(owned: Path) -> None:
+    assert why_not_roots(program(owned / "opt" / "x")) == ""
+    assert why_not_roots(Path("/usr/bin/env")) == ""
+    assert why_not_roots(owned / "nope") == ""
+
+
+def test_a_program_of_another_user(owned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = program(owned / "opt" / "x")
+    monkeypatch.setattr(reach, "ROOTS", {os.geteuid() + 1, 0} - {os.geteuid()})
+    assert f"belongs to user {os.geteuid()}" in why_not_roots(path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        (0o777, "may be written by anybody"),
+        (0o1777, ""),
+        (0o755, ""),
+    ],
+)
+def test_a_folder_on_the_way_that_others_may_write(owned: Path, mode: int, why: str) -> None:
+    path = program(owned / "opt" / "x")
+    path.parent.chmod(mode)
+    assert why_not_roots(path).removeprefix(f"{path.parent} ") == why
+
+
+def test_a_program_that_others_may_write_is_found_through_a_link(owned: Path) -> None:
+    path = program(owned / "opt" / "x", mode=0o757)
+    link = owned / "link"
+    link.symlink_to(path)
+    assert "opt/x (through" in why_not_roots(link)
+
+
+@pytest.mark.parametrize(("group", "why"), [(0, ""), (7, "may be written by group 7")])
+def test_what_a_group_may_write(
+    owned: Path, monkeypatch: pytest.MonkeyPatch, group: int, why: str
+) -> None:
+    path = program(owned / "opt" / "x", mode=0o775)
+    whole = Path.lstat
+
+    def lstat(step: Path) -> os.stat_result:
+        found = whole(step)
+        return os.stat_result((*found[:5], group if step == path else 0, *found[6:10]))
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert why_not_roots(path).removeprefix(f"{path} ") == why
