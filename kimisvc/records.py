@@ -160,10 +160,18 @@ class GoldenQuestion:
 
 @dataclass(frozen=True, slots=True)
 class CanarySettings:
-    """[canary]: a short probe on an idle server, every so many seconds."""
+    """[canary]: a short probe on an idle server, every so many seconds, and `spread` later at most."""
 
     every: float
     max_tokens: int = 32
+
+    @property
+    def spread(self) -> float:
+        """The most by which one is late at random (s): a tenth of the interval, half a minute at most.
+
+        Neither several instances at one moment, nor all in step with what runs by the clock.
+        """
+        return min(30.0, self.every / 10)
 
 
 @dataclass(frozen=True, slots=True)

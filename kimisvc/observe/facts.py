@@ -270,6 +270,22 @@ def canary_runs(scene: Scene) -> Samples:
         yield from _counts(scene.history.canary_runs, CANARY_RESULTS)
 
 
+def canary_due(scene: Scene) -> Samples:
+    """Counted from the last canary, or since when canaries fly; absent where none has to."""
+    if (
+        scene.units is None
+        or scene.history is None
+        or scene.units.service.active_state not in standing.UP
+    ):
+        return
+    profile = scene.files.profile if scene.files is not None else None
+    if profile is not None and profile.canary is not None:
+        timer = scene.units.canary_timer
+        flies = timer.started_at if timer is not None and timer.active_state == "active" else 0.0
+        since = max(scene.history.canary_at, scene.units.service.started_at, flies)
+        yield (), since + profile.canary.every + profile.canary.spread
+
+
 def _counts(found: Mapping[str, int], always: tuple[str, ...]) -> Samples:
     for name in sorted({*found, *always}):
         yield (name,), float(found.get(name, 0))

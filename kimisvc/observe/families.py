@@ -148,6 +148,11 @@ FAMILIES = (
         facts.contract_missing,
     ),
     _counter("canary_runs_total", "Canary runs by what became of them.", facts.canary_runs, "result"),
+    _gauge(
+        "canary_due_timestamp_seconds",
+        "When the next canary has to have run, if only to be skipped; absent where none is asked for.",
+        facts.canary_due,
+    ),
     _counter(
         "scrape_errors_total", "Readings of a source that failed or hung; a vLLM that is not there is none.",
         facts.errors, "source",

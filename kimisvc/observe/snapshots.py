@@ -27,12 +27,13 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnitsView:
-    """What systemd says of an instance's units. `canary` is None where there is none."""
+    """What systemd says of an instance's units. `canary` and its timer are None where there is none."""
 
     service: UnitState
     gate: UnitState
     rollback: UnitState
     canary: UnitState | None = None
+    canary_timer: UnitState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class FilesView:
 class HistoryView:
     """What history holds: the newest rows, and how many there are. Times in seconds.
 
-    `canary` is the newest one that measured.
+    `canary` is the newest one that measured, `canary_at` when the newest ran, measured or not.
     """
 
     starts: tuple[StartRow, ...] = ()
@@ -62,6 +63,7 @@ class HistoryView:
     expected_load: Mapping[str, float] = field(default_factory=dict)
     canary_runs: Mapping[str, int] = field(default_factory=dict)
     canary: CanaryRow | None = None
+    canary_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ class _Canaries:
     counts: Mapping[str, int] = field(default_factory=dict)
     measured: CanaryRow | None = None
     until: int = 0
+    at: float = 0.0
 
     def with_those_of(self, history: History) -> _Canaries:
         """Given a history, return these and what has come since; it began anew where it is behind."""
@@ -155,6 +156,7 @@ class _Canaries:
             dict(Counter(self.counts) + Counter(row.result.value for row in rows)),
             next(measured, self.measured),
             rows[0].sequence,
+            rows[0].at,
         )
 
 
@@ -171,6 +173,7 @@ def _history_view(history: History, canaries: _Canaries) -> HistoryView:
         expected_load={model: history.expected_load(model) for model in models},
         canary_runs=canaries.counts,
         canary=canaries.measured,
+        canary_at=canaries.at,
     )
 
 
@@ -217,8 +220,12 @@ def units_view(layout: Layout, states: Mapping[str, UnitState]) -> UnitsView | N
     service, gate, rollback, canary = (states.get(name) for name in unit_names(layout)[:4])
     if service is None or gate is None or rollback is None:
         return None
-    there = canary is not None and canary.load_state == "loaded"
-    return UnitsView(service, gate, rollback, canary if there else None)
+    timer = states.get(layout.units.canary_timer)
+    return UnitsView(service, gate, rollback, _there(canary), _there(timer))
+
+
+def _there(state: UnitState | None) -> UnitState | None:
+    return state if state is not None and state.load_state == "loaded" else None
 
 
 def unit_names(layout: Layout) -> tuple[str, ...]:

@@ -36,8 +36,6 @@ CACHE = "/var/cache/kimisvc"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN = PurePosixPath("/run")
 """What RuntimeDirectory= is relative to."""
-SPREAD, MOST_SPREAD = 0.1, 30.0
-"""A canary is late by a random part of a tenth of its interval, and of half a minute (s)."""
 
 
 def render(
@@ -112,8 +110,7 @@ def _canary(profile: Profile) -> dict[str, str]:
     """When the canary flies, as systemd.timer(5) takes it; nothing where none is asked for."""
     if profile.canary is None:
         return {}
-    every = profile.canary.every
-    return {"every": span(every), "spread": span(min(MOST_SPREAD, every * SPREAD))}
+    return {"every": span(profile.canary.every), "spread": span(profile.canary.spread)}
 
 
 def _paths(service: ServiceSettings) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_scenes import (
     ACCEPTED,
     CANARY_AT,
+    CANARY_DUE,
     CANARY_FAILED,
     CANARY_HIGH,
     CANARY_MEASURED,
@@ -185,6 +186,13 @@ SCENES = (
     Scene("the canary is slow", {CANARY_HIGH: at((0, 83), (20, 39.5))},
           ((20.5, NONE), (22, alerts("CanarySlow")))),
     Scene("the canary's interval reaches over the floor", {CANARY_HIGH: always(40.5)}),
+
+    Scene("canaries fly no more", {CANARY_DUE: moments(10, until=60, later=630)},
+          ((70, NONE), (80, NONE), (81, alerts("CanarySilent")), (300, alerts("CanarySilent")))),
+    Scene("canaries fly again", {CANARY_DUE: at((0, 630), (30, 2430))},
+          ((29, alerts("CanarySilent")), (31, NONE))),
+    Scene("no canaries while it loads for long", {**LOADING, CANARY_DUE: always(630)}, ((40, NONE),)),
+    Scene("no canary is asked for", {CANARY_DUE: GONE, CANARY_AT: GONE, CANARY_MEASURED: GONE}),
 
     # ------------------------------------------------------------------------- gate
     Scene("FAIL, and kept", verdict((0, ""), (20, "FAIL")), ((20.5, NONE), (22, alerts("GateFailed")))),

@@ -48,6 +48,7 @@ REACHABLE = kimi("kimisvc_engine_reachable")
 CANARY_FAILED = kimi("kimisvc_canary_runs_total", result="failed")
 CANARY_MEASURED = kimi("kimisvc_canary_runs_total", result="measured")
 CANARY_AT = kimi("kimisvc_probe_timestamp_seconds", source="canary")
+CANARY_DUE = kimi("kimisvc_canary_due_timestamp_seconds")
 CANARY_HIGH = kimi("kimisvc_probe_decode_tokens_per_second_high", source="canary")
 GATE_AT = kimi("kimisvc_probe_timestamp_seconds", source="gate")
 RESTARTS, STARTS = kimi("kimisvc_unit_restarts_total"), kimi("kimisvc_starts_total")
@@ -90,9 +91,9 @@ def every(minutes: float, begin: float = 0, first: float = 0, until: float = HOU
     return at(*moments)
 
 
-def moments(minutes: float, until: float = HOURS * 60) -> str:
-    """Given a distance in minutes, return when it was last so many (s), from then on held."""
-    return at(*((float(m), m * 60) for m in range(0, round(until) + 1, round(minutes))))
+def moments(minutes: float, until: float = HOURS * 60, later: float = 0) -> str:
+    """Given a distance in minutes, return when it was last so many (s), and so much later; then held."""
+    return at(*((float(m), m * 60 + later) for m in range(0, round(until) + 1, round(minutes))))
 
 
 def unit(name: str, now: str) -> dict[str, str]:
@@ -159,6 +160,7 @@ HEALTHY: Mapping[str, str] = {
     kimi("kimisvc_probe_decode_tokens_per_second_high", source="gate"): always(82),
     CANARY_AT: moments(10),
     CANARY_HIGH: always(83),
+    CANARY_DUE: moments(10, later=630),
     CANARY_MEASURED: every(10),
     CANARY_FAILED: always(0),
     kimi("kimisvc_unit_drift"): always(0),

@@ -183,6 +183,25 @@ def test_a_canary_is_shown_where_there_is_one(tmp_path: Path) -> None:
     assert 'probe_decode_tokens_per_second{source="canary"}' not in values
 
 
+def test_when_the_next_canary_is_due(tmp_path: Path) -> None:
+    scene = healthy(tmp_path)
+    assert "canary_due_timestamp_seconds" not in shown(scene)
+    scene = changed(scene, "files", profile=replace(PROFILE, canary=CanarySettings(every=600.0)))
+    assert shown(scene)["canary_due_timestamp_seconds"] == 1000 + 630  # the service's start
+    scene = changed(scene, "history", canary_at=5000.0)
+    assert shown(scene)["canary_due_timestamp_seconds"] == 5000 + 630
+    timer = unit("kimisvc-kimi-canary.timer", started_at=6000.0)
+    assert (
+        shown(changed(scene, "units", canary_timer=timer))["canary_due_timestamp_seconds"] == 6630
+    )
+    stopped = replace(timer, active_state="inactive")
+    assert (
+        shown(changed(scene, "units", canary_timer=stopped))["canary_due_timestamp_seconds"] == 5630
+    )
+    scene = changed(scene, "units", service=unit("kimisvc-kimi.service", "inactive"))
+    assert "canary_due_timestamp_seconds" not in shown(scene)
+
+
 OWNERS = {
     "units": {"unit_state", "unit_restarts_total", "start_limit_hit", "should_run", "ready",
               "gate_verdict", "probe_ttft_seconds", "unit_drift"},

@@ -207,7 +207,7 @@ def test_canaries_are_counted_though_history_forgets_old_ones(layout: Layout) ->
     view = reader.read()
     assert view.canary_runs == {"measured": 2, "skipped_busy": 1}
     assert view.canary is not None
-    assert view.canary.at == 2.0
+    assert (view.canary.at, view.canary_at) == (2.0, 3.0)
     history.prune(3.0)
     assert reader.read().canary_runs == {"measured": 2, "skipped_busy": 1}
     history.add_canary(canary(CanaryResult.FAILED, 4.0))
@@ -349,6 +349,7 @@ def test_units_of_an_instance_are_picked_out(layout: Layout) -> None:
     assert view is not None
     assert view.service.name == layout.units.service
     assert view.canary is not None
+    assert view.canary_timer is not None
     gone = replace(states[names[3]], load_state="not-found")
     view = units_view(layout, {**states, names[3]: gone})
     assert view is not None
