@@ -48,13 +48,13 @@ STEPS = (
     Step(
         "1", "baseline: doctor, apply, probe and engine and vLLM's benchmark", gpu_steps.base, 120
     ),
-    Step("5", "the exporter's live speed during a stream", gpu_steps.live, 75),
     Step("2", "NCCL Ring and LL: A B B A, compared", gpu_steps.pair, 200),
+    Step("3", "tune: a target between the two, and one above both", gpu_steps.tune, 150),
     Step("4a", "a floor nobody reaches: rolled back", gpu_steps.floor, 45),
     Step("4c", "a token NCCL rejects, past check: rolled back", gpu_steps.poisoned, 150),
     Step("4b", "a worker killed: restarted, gated", gpu_steps.kill, 90),
+    Step("5", "the exporter's live speed during a stream", gpu_steps.live, 75),
     Step("6", "stop leaves nothing; hardening and CUDA", hardening, 40),
-    Step("3", "tune: a target between the two, and one above both", gpu_steps.tune, 150),
 )
 """In the order in which they are worth most where time is short."""
 
