@@ -71,23 +71,45 @@ of each issuer, and GitHub's list of secret scanning patterns."""
 URL_PASSWORD = re.compile(r"(?<=://)([^/\s@:'\"]*):([^/\s@'\"]+)@")
 """RFC 3986, 3.2.1: user and password before the host."""
 
+_WHOSE = "hf|hub|api|auth|access|bearer|refresh|session|id|github|gitlab|private|vault|sas"
+"""Before "token": tokens of a person or a service; models have many others."""
 _WORDS = (
-    r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key"
-    r"|(?:hf|hub|api|auth|access|bearer|refresh|session|id|github|gitlab)[_-]?token"
-    r"|client[_-]?secret|password|passwd|passphrase|authorization)s?"
+    r"(?:api[_-]?key|(?:shared|secret)?[_-]?access[_-]?key|(?:account|shared|secret|private)[_-]?key"
+    rf"|(?:{_WHOSE})[_-]?token|x-(?:[a-z0-9]{{1,16}}-){{1,3}}(?:token|key|secret)"
+    r"|(?:shared[_-]?)?access[_-]?signature|client[_-]?secret|authorization|psk"
+    r"|[a-z0-9]{0,16}(?:password|passwd|passphrase)|(?<=;)pwd|(?<=; )pwd)s?"
 )
-_NO_VALUE = r"(?!\s*(?:\[redacted|\.{3}|None\b|null\b|True\b|False\b|\[\]|''|\"\"))"
+"""Names of headers and of fields of connection strings, too: `AccountKey=`, `X-Api-Key:`, `;Pwd=`."""
+_MARKED = r"\[redacted[^\]\n]*\]"
+_NOTHING = r"\.{3}|None\b|null\b|True\b|False\b|\[\]|''|\"\""
 _ASSIGNED = re.compile(
     rf"(?i)(?<![A-Za-z0-9])(?P<name>{_WORDS})(?P<sign>['\"]?\s*[=:]\s*|\s+(?=['\"]))"
-    rf"{_NO_VALUE}(?P<value>\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+    rf"(?!\s*(?:\[redacted|{_NOTHING}))"
+    rf"(?P<value>\[(?:{_MARKED}|[^\[\]])*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
     r"|(?:(?:bearer|basic)\s+)?[^\s,;'\"\]\[(){}]+)"
 )
 """api_key='...', 'hf_token': ['...'], Authorization: Bearer ..., PASSWORD=..."""
-_OPTION = re.compile(
-    rf"(?i)(?P<name>--(?:api-key|hf-token|(?:[a-z0-9]{1, 16}-){0, 3}password)(?:[ =]|['\"],\s*['\"]))"
-    rf"{_NO_VALUE}(?P<value>[^\s'\"]+)"
+
+
+def _option(names: str, more: str = "") -> re.Pattern[str]:
+    """An option and its value, as typed or as the words of a list; `more`: of what it goes on."""
+    return re.compile(
+        rf"(?i)(?<![a-z0-9-])(?P<name>--(?:[a-z0-9]{{1,16}}[-_]){{0,4}}(?:{names}))"
+        rf"(?P<sign>=|[ \t]+|['\"],\s*['\"])(?!\s*(?:{_NOTHING}))"
+        rf"(?P<value>(?:{_MARKED}|[^\s'\"]+){more})"
+    )
+
+
+_OPTION = _option(rf"password|passwd|passphrase|secret|(?:{_WHOSE})[-_]token")
+_SEVERAL = _option("api[-_]?key", rf"(?:(?:[ \t]+|['\"],\s*['\"])(?!-)(?:{_MARKED}|[^\s'\"]+))*")
+"""vLLM takes several keys, up to the next option."""
+_LOGIN = re.compile(
+    r"(?<![\w-])(?P<name>(?:-u|--user|--proxy-user)[ =]['\"]?[^\s:'\"/]{1,64})(?P<sign>:)"
+    r"(?!\[redacted|\d+(?![^\s'\"]))(?=[^\s'\"]*[^A-Za-z\s'\"_-])(?P<value>[^\s'\"/][^\s'\"]{5,})"
 )
-_OPTION_ALONE = re.compile(r"(?i)--?(?:[a-z0-9]+[_-])*(?:api[_-]key|token|password|secret)")
+"""curl(1), --user: a name and a password. Those of docker have a group behind the colon."""
+_BEHIND = (_ASSIGNED, _SEVERAL, _OPTION, _LOGIN)
+_OPTION_ALONE = re.compile(r"(?i)--?(?:[a-z0-9]+[_-])*(?:api[_-]?key|token|password|secret)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +142,38 @@ class Redactor:
 
     def words(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Given a command line, return its words without secrets, those behind options neither."""
-        shown, before = [], ""
+        shown, behind = [], False
         for word in argv:
-            behind = _OPTION_ALONE.fullmatch(before) and not word.startswith("-")
-            shown.append(MARK if behind else self(word))
-            before = word
+            is_value = behind and not word.startswith("-")
+            shown.append(MARK if is_value else self(word))
+            behind = is_value or _OPTION_ALONE.fullmatch(word) is not None
         return tuple(shown)
 
 
 def without_shapes(text: str) -> str:
     """Given a text, return it without what looks like a secret, whoever it belongs to."""
-    text = _ASSIGNED.sub(lambda found: f"{found['name']}{found['sign']}{MARK}", text)
-    text = _OPTION.sub(lambda found: f"{found['name']}{MARK}", text)
+    for pattern in _BEHIND:
+        text = pattern.sub(_hidden, text)
     text = URL_PASSWORD.sub(lambda found: f"{found[1]}:{MARK}@", text)
     for shape in SHAPES:
         text = shape.pattern.sub(MARK, text)
     return text
+
+
+def behind_names(text: str) -> Iterator[re.Match[str]]:
+    """Given a text, yield each value behind a name that secrets have: groups name, sign and value.
+
+    `Password=x`, `X-Api-Key: x`, `--hf-token x`, `-u name:x`: any value, so a word
+    of a sentence too.
+    """
+    for pattern in _BEHIND:
+        yield from pattern.finditer(text)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    """What stands for a value behind its name; one that is hidden already says whose it was."""
+    done = re.fullmatch(_MARKED, found["value"])
+    return found[0] if done else f"{found['name']}{found['sign']}{MARK}"
 
 
 def _pattern(value: str) -> re.Pattern[str]:

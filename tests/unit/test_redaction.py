@@ -101,10 +101,32 @@ def test_a_secret_within_another_leaves_nothing_of_it() -> None:
         ("proxy http://bob:s3cret@proxy:1", "proxy http://bob:[redacted]@proxy:1"),
         ("key sk-abcdefgh12345678 is wrong", "key [redacted] is wrong"),
         ("password: hunter2, next", "password: [redacted], next"),
+        ("--ssl-keyfile-password hunter2pw", "--ssl-keyfile-password [redacted]"),
+        ("--redis-password hunter2pw --port 1", "--redis-password [redacted] --port 1"),
+        ("--redis_password=hunter2pw", "--redis_password=[redacted]"),
+        ("--password hunter2pw", "--password [redacted]"),
+        ("--api_key hunter2pw", "--api_key [redacted]"),
+        ("--hf_token abcdef99 x", "--hf_token [redacted] x"),
+        ("--API-KEY\thunter2pw", "--API-KEY\t[redacted]"),
+        ("--api-key k1 k2 k3 --port 1\nnext", "--api-key [redacted] --port 1\nnext"),
+        ("['--api-key', 'k1', 'k2', '--port']", "['--api-key', '[redacted]', '--port']"),
+        ("--api-key [redacted: X] k2 -tp 8", "--api-key [redacted] -tp 8"),
+        ("--api-key [redacted: X] -tp 8", "--api-key [redacted: X] -tp 8"),
+        ("api_key=['[redacted: X]', 'k2']", "api_key=[redacted]"),
+        ("Server=db;Password=hunter2;Port=1", "Server=db;Password=[redacted];Port=1"),
+        ("Uid=sa; Pwd=hunter2", "Uid=sa; Pwd=[redacted]"),
+        ("AccountName=a;AccountKey=aGFs==;", "AccountName=a;AccountKey=[redacted];"),
+        ("-H 'X-Api-Key: hunter2'", "-H 'X-Api-Key: [redacted]'"),
+        ("X-Vault-Token: s.hunter", "X-Vault-Token: [redacted]"),
+        ("PGPASSWORD=hunter2 vllm", "PGPASSWORD=[redacted] vllm"),
+        ("curl -u bob:hunter2 https://h", "curl -u bob:[redacted] https://h"),
+        ("NCCL_PSK=hunter2", "NCCL_PSK=[redacted]"),
     ],
 )
 def test_what_looks_like_a_secret_is_hidden_though_nobody_named_it(text: str, shown: str) -> None:
     assert without_shapes(text) == shown
+    assert Redactor()(text) == shown
+    assert Redactor()(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -117,6 +139,8 @@ def test_what_looks_like_a_secret_is_hidden_though_nobody_named_it(text: str, sh
         "Loading safetensors checkpoint shards: 48% Completed | 31/64", "http://127.0.0.1:8000/v1",
         "KeyError: 'model.layers.0.mlp.gate.e_score_correction_bias'", "",
         "ValueError: load_format hf_transfer is not one of auto, safetensors",
+        "docker run --user 1000:1000 image", "--max-num-batched-tokens 8192 --tokenizer x",
+        "--api-key=None --hf-token None",
     ],
 )  # fmt: skip
 def test_what_is_none_stays_as_it_is(text: str) -> None:
@@ -142,6 +166,12 @@ def test_a_command_line_loses_the_word_behind_an_option() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["--api-key", "--api_key", "-api-key", "--redis-password"])
+def test_a_command_line_loses_all_words_behind_it(name: str) -> None:
+    argv = ["vllm", name, "first1111", "second2222", "--port", "1"]
+    assert REDACT.words(argv) == ("vllm", name, "[redacted]", "[redacted]", "--port", "1")
+
+
 def test_the_redactor_shows_no_secret_itself() -> None:
     assert repr(REDACT) == "Redactor(PASSWORD, VLLM_API_KEY)" or KEY not in repr(REDACT)
     assert ODD not in repr(REDACT)
@@ -159,5 +189,11 @@ def test_a_long_line_takes_no_time() -> None:
         "://a:" * 12_000,
         "sk-" * 20_000,
         "Bearer " * 9_000,
+        "--api-key " * 6_000,
+        "--api-key" + " k" * 30_000,
+        "--a-" * 15_000,
+        "-u " + "a:" * 30_000,
+        "x-a-" * 15_000,
+        "api_key=['[redacted" * 3_000,
     ):
         assert REDACT(text) is not None
