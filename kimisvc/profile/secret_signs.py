@@ -2,21 +2,20 @@
 
 Profiles, units and command lines can be read by any user of the box; secrets
 belong in the file that `service.secrets_file` names. A value is known by its
-shape (`redaction.SHAPES`), or by a name that only secrets have. Of names that
+looks (`secret_looks`), or by a name that only secrets have. Of names that
 other things have too ("key", "auth") only a value that looks random counts.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kimisvc.redaction import SHAPES, URL_PASSWORD
+from kimisvc.profile.secret_looks import PATH, SWITCH, behind_its_name, looks_random, shapes
+from kimisvc.redaction import URL_PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,11 +56,7 @@ _SURE_OF_A_VARIABLE = _words("pass pwd")
 _TAIL = re.compile(r"\d+|b64|base64|value|string|plain")
 """Words after the telling one that change nothing: TOKEN_2, SECRET_B64."""
 _NOT_AT_ALL = _words("PWD OLDPWD")
-_SWITCH = re.compile(r"(?i)|[01]|true|false|yes|no|on|off|none|null|auto")
-_PATH = re.compile(r"(?:/[\w.@+-]+){2,}/?|file:.*")
-_RANDOM = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
-_LEAST_ENTROPY = 3.0
-"""Bits a character: English words lie below, base64 and hexadecimal of 16 characters above."""
+_INT64 = 2**63
 _DEEPEST = 16
 _LONGEST_NAME = 40
 
@@ -113,19 +108,27 @@ def _signs(name: str, value: object, depth: int) -> Iterator[str]:
         return
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _shapes(str(key))
+            yield from shapes(str(key))
             yield from _signs(str(key), inner, depth + 1)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _signs(name, inner, depth + 1)
-    elif isinstance(value, str):
-        yield from _shapes(value)
-        inside = _json(value)
-        if inside is not None:
+    elif isinstance(value, str | int):
+        text = value if isinstance(value, str) else _digits(value)
+        yield from shapes(text)
+        inside = _json(text)
+        if inside is None:
+            yield from behind_its_name(text)
+        else:
             yield from _signs(name, inside, depth + 1)
-    doubted = depth > 0 and _may_be_a_models(name) and not looks_random(str(value))
-    if isinstance(value, str | int) and _is_secret(name, str(value)) and not doubted:
-        yield f"the value of {_short(name)}" if depth else "by its name"
+        doubted = depth > 0 and _may_be_a_models(name) and not looks_random(text)
+        if _is_secret(name, text) and not doubted:
+            yield f"the value of {_short(name)}" if depth else "by its name"
+
+
+def _digits(value: int) -> str:
+    """Python writes no number of more than 4300 digits as decimals; as hexadecimals it does."""
+    return str(value) if abs(value) < _INT64 else f"{value:x}"
 
 
 def _may_be_a_models(name: str) -> bool:
@@ -134,41 +137,18 @@ def _may_be_a_models(name: str) -> bool:
     return last == "token" and of != "" and of.rpartition("_")[2].lower() not in _OF_A_PERSON
 
 
-_URL_USER = re.compile(r"(?<=://)([^/\s@:'\"]+)@")
-_URL_QUERY = re.compile(
-    r"(?i)[?&](?:[\w-]*(?:token|signature|secret|password|api[_-]?key)|sig|key)=([^&\s'\"]{8,})"
-)
-
-
-def _shapes(text: str) -> Iterator[str]:
-    yield from (shape.what for shape in SHAPES if shape.pattern.search(text))
-    if URL_PASSWORD.search(text):
-        yield "a URL with a password"
-    user = _URL_USER.search(text)
-    if (user and looks_random(user[1])) or _URL_QUERY.search(text):
-        yield "a URL with a token"
-
-
 def _is_secret(name: str, value: str) -> bool:
     """Whether the name makes a secret of a value that does not look like one."""
     says = name_says(name) if name else Name.PLAIN
-    if says is Name.PLAIN or _SWITCH.fullmatch(value.strip()):
+    if says is Name.PLAIN or SWITCH.fullmatch(value.strip()):
         return False
-    if _PATH.fullmatch(value):  # where a secret lies is none; the names of keys and tokens are sure
+    if PATH.fullmatch(value):  # where a secret lies is none; the names of keys and tokens are sure
         return name_says(name) is Name.SECRET and not re.search(r"(?i)credentials?$", name)
     return says is Name.SECRET or looks_random(value)
 
 
 def _short(name: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in name[:_LONGEST_NAME])
-
-
-def looks_random(value: str) -> bool:
-    """Given a value, return whether it is long, of one piece, and of as many characters as a key."""
-    if not _RANDOM.fullmatch(value) or not re.search(r"\d", value):
-        return False
-    shares = [count / len(value) for count in Counter(value).values()]
-    return -sum(share * math.log2(share) for share in shares) >= _LEAST_ENTROPY
 
 
 def _json(text: str) -> object:
@@ -189,7 +169,8 @@ def secrets_in_comments(text: str) -> Iterator[tuple[int, str]]:
     """
     for number, line in enumerate(text.split("\n"), 1):
         comment = line.partition("#")[2]
-        what = next(_shapes(comment), "") or _commented_out(comment)
+        what = next(shapes(comment), "") or _commented_out(comment)
+        what = what or next(behind_its_name(comment), "")
         if what:
             yield number, what
 
@@ -239,7 +220,7 @@ def secrets_held(variables: Mapping[str, str]) -> dict[str, str]:
             for name, value in variables.items()
             if secret_in(name, value)
             or names_a_secret(name)
-            or not (name in _GIVEN or SETTINGS.fullmatch(name) or _PATH.fullmatch(value))
+            or not (name in _GIVEN or SETTINGS.fullmatch(name) or PATH.fullmatch(value))
         }
     )
 

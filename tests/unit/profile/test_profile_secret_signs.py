@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimisvc.profile.secret_looks import looks_random
 from kimisvc.profile.secret_signs import (
-    looks_random,
     looks_secret,
     name_says,
     names_a_secret,
@@ -107,6 +107,47 @@ def test_a_name_that_others_have_too_makes_a_secret_of_what_looks_random(name: s
 )  # fmt: skip
 def test_what_only_sounds_like_a_secret_is_let_pass(name: str, value: object) -> None:
     assert secret_in(name, value) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Server=db;Password=hunter;", "Server=db;Uid=sa;Pwd=hunter", "X-Api-Key: hunter2", "{password:x}",
+        "DefaultEndpointsProtocol=https;AccountKey=aGFs==;", "SharedAccessKey=aGFs=", "PGPASSWORD=hunter",
+        "redis://cache?password=short", "/x --redis-password hunter", "serve m --api_key k1 k2 --port 1",
+        "-u bob:hunter2", "--user bob:hunter2 https://hub", "authorization=Basic%20dXNlcg==",
+        "{user: a, password: hunter, host: b}", "X-Vault-Token: s.hunter", "X-Auth-Token: hunter",
+        "Private-Token: hunter2", "{'api_key': 'hunter'}", "dbPassword=hunter", "SecretAccessKey: hunter2",
+    ],
+)  # fmt: skip
+def test_a_secret_behind_its_name_is_one_within_a_text_too(text: str) -> None:
+    for value in (text, ["a", text], {"b": text}, json.dumps({"b": text})):
+        assert secret_in("anything", value) == "a key or password behind its name"
+    assert secrets_named({"DSN": text})
+    assert list(secrets_in_comments(f"a = 1  # {text}"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: ask the team of the box", "use --api-key to have clients ask with a key",
+        "Password=/run/secrets/db;Server=x", "api_key=${API_KEY}", "api_key = <yours>", "psk=off",
+        "--user 1000:1000", "--user vllm:docker", "-u nobody:nogroup", "python -u app:main",
+        "authorization", "--max-num-batched-tokens 8192", "eos_token=</s> pad_token_id=2", "KEY=value",
+        "PWD=/srv/x", "num_speculative_tokens: 3", '{"properties": {"password": {"type": "string"}}}',
+        '{"hf_token": null}', '{"boi_token": "<x>"}', "passwords are kept elsewhere", "cache_key=abc",
+    ],
+)  # fmt: skip
+def test_a_text_that_only_speaks_of_secrets_is_let_pass(text: str) -> None:
+    assert secret_in("anything", text) == ""
+
+
+@pytest.mark.parametrize("number", [2**63, 10**4300, -(16**9000)], ids=["a", "b", "c"])
+def test_a_number_without_end_is_looked_at_as_any_other(number: int) -> None:
+    for value in (number, [number], {"a": {"b": number}}):
+        assert not secret_in("port", value)
+    assert secret_in("hf_token", number) == "by its name"
+    assert secret_in("x", {"hf_token": number}) == "the value of hf_token"
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
