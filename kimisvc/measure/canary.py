@@ -16,8 +16,9 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from kimisvc.errors import KimisvcError
+from kimisvc.measure.others import World
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.measure.probe import Request, World, play
+from kimisvc.measure.probe import Request, play
 from kimisvc.measure.prompts import fresh_prompt
 from kimisvc.measure.statistics import ENOUGH, mean_interval
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kimisvc.measure import golden as golden_rules
 from kimisvc.measure.gate_rule import decide, speed_interval
+from kimisvc.measure.others import World
 from kimisvc.measure.outcome import RESPONSES, Broken, Trouble, verdict_of
-from kimisvc.measure.probe import PATH, Request, World, ask, play
+from kimisvc.measure.probe import PATH, Request, ask_among_others, play
 from kimisvc.measure.prompts import fresh_prompt
 from kimisvc.measure.throughput import AtOnce, rounds
 from kimisvc.measure.throughput import judge as judge_at_once
@@ -219,12 +220,12 @@ def _at_once(bench: Bench, proof: Proof) -> Proof:
 
 def _ask(bench: Bench, question: GoldenQuestion) -> Answered | Broken:
     body = golden_rules.body(bench.model, question)
-    return ask(bench.world, golden_rules.PATH, body, bench.timeout)
+    return ask_among_others(bench.world, golden_rules.PATH, body, bench.timeout)
 
 
 def _heat(bench: Bench) -> Answered | Broken:
     request = _request(bench)
-    return ask(bench.world, PATH, request.body(), request.timeout)
+    return ask_among_others(bench.world, PATH, request.body(), request.timeout)
 
 
 def _play(bench: Bench) -> Sample | Broken:

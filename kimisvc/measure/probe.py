@@ -11,22 +11,27 @@ text yet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.errors import KimisvcError
+from kimisvc.measure.others import (
+    Ours,
+    Traffic,
+    World,
+    blame,
+    counters_of,
+    idle,
+    judge_traffic,
+    not_idle,
+    settled,
+)
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.measure.stream import Answered, Api, read_answer
-from kimisvc.records import IDLE_PATIENCE, EngineCounters, Sample
+from kimisvc.measure.stream import Answered, read_answer
+from kimisvc.records import EngineCounters, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 PATH = "/v1/completions"
-
-SETTLE = 2.0
-"""How long the counters may lag behind a stream that has ended (s)."""
-TICK = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,11 @@ class Request:
     prompt: str
     max_tokens: int
     timeout: float
+
+    @property
+    def ours(self) -> Ours:
+        """What the server's counters show of it."""
+        return Ours(1, self.max_tokens)
 
     def body(self) -> dict[str, Any]:
         """Return it as /v1/completions takes it."""
@@ -52,40 +62,24 @@ class Request:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """The server and the clock; `clock` is the one the API stamps chunks with."""
-
-    api: Api
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
-
-
-class Traffic(Enum):
-    """What the server's counters say ran during one request of ours."""
-
-    OURS = "ours alone"
-    OTHERS = "others too"
-    UNKNOWN = "not known"
-
-
 def play(world: World, request: Request) -> Sample | Broken:
     """Given a request, wait until the server is idle, play it and return its sample, or what broke it.
 
     The sample's engine figure is None where the server's counters could not
     confirm that the request was alone.
     """
-    before = _idle(world)
-    if before is not None and _busy(before):
-        return Broken(Trouble.DISTURBED, _waiting_text(before))
+    before = idle(world)
+    obstacle = not_idle(before)
+    if obstacle is not None:
+        return obstacle
     answered = ask(world, PATH, request.body(), request.timeout)
     if isinstance(answered, Broken):
-        return answered
+        return blame(world, answered, before, request.ours)
     speed = decode_speed(answered, request.max_tokens)
     if isinstance(speed, Broken):
         return speed
-    after = None if before is None else _settled(world, before, request.max_tokens)
-    traffic = judge_traffic(before, after, request.max_tokens)
+    after = None if before is None else settled(world, before, request.ours)
+    traffic = judge_traffic(before, after, request.ours)
     if traffic is Traffic.OTHERS:
         return Broken(Trouble.DISTURBED, "its counters moved by more than this request")
     alone = traffic is Traffic.OURS and before is not None and after is not None
@@ -103,6 +97,20 @@ def ask(world: World, path: str, body: Mapping[str, Any], timeout: float) -> Ans
     """Given a request, send it and return its whole answer, or what broke it."""
     sent_at = world.clock()
     return read_answer(world.api.stream(path, body, timeout), sent_at, timeout)
+
+
+def ask_among_others(
+    world: World, path: str, body: Mapping[str, Any], timeout: float
+) -> Answered | Broken:
+    """Given a request that others may run beside, send it as `ask` does.
+
+    Where it was too slow because of them, that is told as theirs.
+    """
+    before = counters_of(world)
+    answered = ask(world, path, body, timeout)
+    if isinstance(answered, Broken):
+        return blame(world, answered, before, Ours(1, body["max_tokens"]))
+    return answered
 
 
 def decode_speed(answered: Answered, max_tokens: int) -> float | Broken:
@@ -125,21 +133,6 @@ def decode_speed(answered: Answered, max_tokens: int) -> float | Broken:
     return tokens / seconds
 
 
-def judge_traffic(
-    before: EngineCounters | None, after: EngineCounters | None, tokens: int
-) -> Traffic:
-    """Given the counters around a request of `tokens` tokens, return whose work they show."""
-    if before is None or after is None:
-        return Traffic.UNKNOWN
-    finished = after.requests_finished - before.requests_finished
-    made = after.generation_tokens - before.generation_tokens
-    if finished < 0 or made < 0:  # counted anew: the server was started again meanwhile
-        return Traffic.OTHERS
-    if finished > 1 or made > tokens or _busy(after):
-        return Traffic.OTHERS
-    return Traffic.OURS if finished == 1 and made == tokens else Traffic.UNKNOWN
-
-
 def engine_speed(before: EngineCounters, after: EngineCounters) -> float | None:
     """Given the counters around some requests, return the engine's own decode speed (tok/s).
 
@@ -150,48 +143,3 @@ def engine_speed(before: EngineCounters, after: EngineCounters) -> float | None:
     finished = after.requests_finished - before.requests_finished
     made = after.generation_tokens - before.generation_tokens - finished
     return made / seconds if seconds > 0 and made > 0 else None
-
-
-def _counters(world: World) -> EngineCounters | None:
-    try:
-        return world.api.counters()
-    except KimisvcError:
-        return None  # a server without readable metrics can still be measured
-
-
-def _busy(counters: EngineCounters) -> bool:
-    return counters.running > 0 or counters.waiting > 0
-
-
-def _idle(world: World) -> EngineCounters | None:
-    """Return the counters of an idle server, or the last ones when patience ends."""
-    deadline = world.clock() + IDLE_PATIENCE
-    tick = TICK
-    while True:
-        now = _counters(world)
-        if now is None or not _busy(now) or world.clock() >= deadline:
-            return now
-        world.sleep(tick)
-        tick = min(0.5, tick * 2)
-
-
-def _settled(world: World, before: EngineCounters, tokens: int) -> EngineCounters | None:
-    """Given the counters before a request that has ended, return those that contain it.
-
-    vLLM may count a request a moment after its stream ended; what is read when
-    SETTLE is over stands as it is.
-    """
-    deadline = world.clock() + SETTLE
-    while True:
-        now = _counters(world)
-        if now is None or world.clock() >= deadline:
-            return now
-        counted = now.generation_tokens - before.generation_tokens >= tokens
-        finished = now.requests_finished - before.requests_finished >= 1
-        if counted and finished and not _busy(now):
-            return now
-        world.sleep(TICK)
-
-
-def _waiting_text(counters: EngineCounters) -> str:
-    return f"{counters.running:g} running and {counters.waiting:g} waiting before this request"

@@ -14,9 +14,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kimisvc.errors import KimisvcError
+from kimisvc.measure.others import (
+    Ours,
+    Traffic,
+    World,
+    blame,
+    idle,
+    judge_traffic,
+    not_idle,
+    settled,
+)
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.measure.probe import PATH, Request, World, ask
+from kimisvc.measure.probe import PATH, Request, ask
 from kimisvc.measure.statistics import mean_interval
 from kimisvc.records import ROUNDS_AT_ONCE, Interval, Verdict, VerdictKind
 
@@ -43,31 +52,26 @@ def rounds(
     first that breaks ends it, and so do others who use the server. `told` is
     called with the number of each round.
     """
-    before = _finished(world)
-    warm = _round(world, [make() for _ in range(concurrency)])
-    if isinstance(warm, Broken):
-        return warm
-    speeds = []
-    for number in range(ROUNDS_AT_ONCE):
-        told(number)
-        speed = _round(world, [make() for _ in range(concurrency)])
+    before = idle(world)
+    obstacle = not_idle(before)
+    if obstacle is not None:
+        return obstacle
+    speeds: list[float] = []
+    asked = Ours(0, 0)
+    for number in range(1 + ROUNDS_AT_ONCE):
+        if number:
+            told(number - 1)
+        requests = [make() for _ in range(concurrency)]
+        tokens = sum(request.max_tokens for request in requests)
+        asked = Ours(asked.requests + concurrency, asked.tokens + tokens)
+        speed = _round(world, requests)
         if isinstance(speed, Broken):
-            return speed
+            return blame(world, speed, before, asked)
         speeds.append(speed)
-    after = _finished(world)
-    ours = concurrency * (1 + ROUNDS_AT_ONCE)
-    if before is not None and after is not None and after - before > ours:
-        return Broken(Trouble.DISTURBED, f"it finished more requests than the {ours} of ours")
-    return tuple(speeds)
-
-
-def _finished(world: World) -> float | None:
-    """How many requests the server has finished; None where it does not say."""
-    try:
-        counters = world.api.counters()
-    except KimisvcError:
-        return None
-    return None if counters is None else counters.requests_finished
+    after = None if before is None else settled(world, before, asked)
+    if judge_traffic(before, after, asked) is Traffic.OTHERS:
+        return Broken(Trouble.DISTURBED, f"it did more than the {asked.requests} requests of ours")
+    return tuple(speeds[1:])
 
 
 def _round(world: World, requests: Sequence[Request]) -> float | Broken:

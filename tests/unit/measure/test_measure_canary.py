@@ -133,6 +133,15 @@ def test_a_server_that_fails_is_asked_no_second_time(stream: Any, trouble: Troub
     assert len(api.bodies) == 1
 
 
+@pytest.mark.parametrize(
+    "late", [[(70.0, token())], [(0.5, token()), (59.9, token()), (61.0, token())]]
+)
+def test_a_canary_that_others_overtook_was_skipped(late: Any) -> None:
+    came, _ = sung(late, counters=[counted(), counted(), counted(90_000, 300, 50, running=20)])
+    assert isinstance(came, Broken)
+    assert came.trouble is Trouble.DISTURBED
+
+
 def test_one_run_has_no_interval() -> None:
     assert figures([Sample(8, 11, 50.0, 0.1)]) == CanaryFigures(50.0, None, 0.1)
 

@@ -21,6 +21,7 @@ from measure_support import (
 from kimisvc.errors import KimisvcError
 from kimisvc.measure.gate import budget, engine_figure, measure, prove
 from kimisvc.records import (
+    EngineCounters,
     GateSettings,
     GoldenQuestion,
     Phase,
@@ -126,6 +127,54 @@ def test_a_passing_trouble_is_repeated_and_noted() -> None:
     assert "repeated: the connection ended in the middle of an answer: gone" in proof.notes
 
 
+LATE = [(9.0, token())]
+"""Of a server with 5 s for an answer: nothing in time."""
+CRAWLING = [(0.5 + n / 1.2, token(ids=[1])) for n in range(20)]
+"""1.2 tok/s: not done in 5 s, and far under the floor."""
+
+
+def loaded(looks: int, others: float = 90_000) -> list[EngineCounters]:
+    """What a server counts that is idle at first, and then makes so many tokens between two looks."""
+    return [
+        counted(),
+        *(counted(others * n, 300 * n * bool(others), n, 60) for n in range(1, looks)),
+    ]
+
+
+@pytest.mark.parametrize("slow", [LATE, CRAWLING], ids=["no token", "crawling"])
+@pytest.mark.parametrize("sound", [[], [STREAM]], ids=["warm-up", "golden"])
+def test_slowness_under_the_load_of_others_fails_nothing(sound: list[Any], slow: list[Any]) -> None:
+    """They storm a server that has just come back: it must not be rolled back for their queue."""
+    idle = [counted()] * len(sound)
+    proof, _, _ = proved(
+        profile(PARIS, gate=FAST), *sound, *[slow] * 5, counters=[*idle, *loaded(10)]
+    )
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "others used the server" in proof.verdict.reason
+
+
+@pytest.mark.parametrize("slow", [LATE, CRAWLING], ids=["no token", "crawling"])
+def test_a_run_that_others_overtook_is_repeated_once_they_are_gone(slow: list[Any]) -> None:
+    counters = [counted(), counted(90_000, 300, 50, 60)]
+    counters += [counted(90_000 + 32 * n, 300 + n, n) for n in (0, 1, 1, 2, 2, 3)]
+    proof, _, _ = proved(profile(gate=FAST, warmup=0), slow, *[STREAM] * 3, counters=counters)
+    assert proof.verdict.kind is VerdictKind.PASS
+    assert "repeated: others used the server: 90000 tokens were made meanwhile" in proof.notes[-1]
+
+
+@pytest.mark.parametrize("slow", [LATE, CRAWLING], ids=["no token", "crawling"])
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_slowness_while_nobody_was_served_is_the_server_s(warmup: int, slow: list[Any]) -> None:
+    proof, _, _ = proved(profile(gate=FAST, warmup=warmup), slow, slow, counters=[counted(9, 9, 9)])
+    assert proof.verdict.kind is VerdictKind.FAIL
+
+
+def test_a_hung_server_fails_however_many_wait_in_it() -> None:
+    proof, _, _ = proved(profile(gate=FAST), LATE, LATE, counters=loaded(9, others=0))
+    assert proof.verdict.kind is VerdictKind.FAIL
+    assert proof.verdict.reason == "accepted, no first token: nothing in 5 s"
+
+
 def test_a_lasting_trouble_keeps_the_runs_so_far() -> None:
     error = [(0.5, token()), (0.6, {"error": {"message": "EngineCore is dead"}})]
     proof, _, _ = proved(profile(gate=FAST), STREAM, STREAM, error, error)
@@ -159,7 +208,7 @@ def test_client_and_engine_that_disagree_are_noted() -> None:
     # 31 tokens in 1 s by the engine, at 55 tok/s by the client's clock.
     steps = [counted(32.0 * n, n, float(n)) for n in range(5)]
     counters = [step for n in range(3) for step in (steps[n], steps[n + 1])]
-    proof, _, _ = proved(profile(gate=FAST), *[STREAM] * 4, counters=counters)
+    proof, _, _ = proved(profile(gate=FAST, warmup=0), *[STREAM] * 3, counters=counters)
     assert proof.engine_decode_tok_s == pytest.approx(31.0)
     assert proof.notes == (
         "client and engine disagree: 55.00 tok/s seen here, 31.00 tok/s by the engine's own counters",
@@ -214,7 +263,7 @@ def test_time_that_runs_out_is_not_taken_for_a_silent_server() -> None:
     api = Played(
         clock,
         *[even_stream(32, 31 / 0.9, ttft=9.0)] * 5,
-        counters=[counted(), counted(99, 2, 1)] * 5,
+        counters=[counted(), *[counted(), counted(99, 2, 1)] * 5],  # a look before the warm-up
     )
     proof = prove(api, served, Heard(), clock=clock, sleep=lambda s: clock.sleep(17 * s))
     assert proof.verdict.kind is VerdictKind.INCONCLUSIVE

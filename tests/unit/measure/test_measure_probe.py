@@ -6,15 +6,9 @@ import pytest
 from measure_support import Clock, Played, counted, even_stream, token, usage
 
 from kimisvc.errors import KimisvcError
+from kimisvc.measure.others import Ours, Traffic, World, judge_traffic
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.measure.probe import (
-    Request,
-    Traffic,
-    World,
-    engine_speed,
-    judge_traffic,
-    play,
-)
+from kimisvc.measure.probe import Request, engine_speed, play
 from kimisvc.records import EngineCounters, Sample
 
 
@@ -180,12 +174,45 @@ BEFORE = counted(1000, 10, 20.0)
     ],
 )
 def test_the_counters_say_whose_work_it_was(after: EngineCounters | None, traffic: Traffic) -> None:
-    assert judge_traffic(BEFORE, after, 101) is traffic
+    assert judge_traffic(BEFORE, after, Ours(1, 101)) is traffic
 
 
 def test_a_disturbed_run_is_no_sample() -> None:
     came = broken(even_stream(101, 50.0), counted(), counted(150, 2, 3.0))
     assert came.trouble is Trouble.DISTURBED
+
+
+@pytest.mark.parametrize(
+    ("after", "trouble"),
+    [
+        (BEFORE, Trouble.SILENT),  # it stood still
+        (
+            counted(1101, 11, 22.0, running=1),
+            Trouble.SILENT,
+        ),  # no more than ours, which may still run
+        (counted(1040, 10, 20.0, running=1), Trouble.SILENT),
+        (counted(1000, 10, 20.0, running=60), Trouble.SILENT),  # it hangs with others in it
+        (counted(1102, 10, 22.0), Trouble.DISTURBED),  # made more tokens than ours
+        (counted(1101, 12, 22.0), Trouble.DISTURBED),  # finished more requests
+        (counted(1001, 10, 22.0, running=2), Trouble.DISTURBED),  # somebody is served, beside ours
+        (counted(3, 1, 1.0), Trouble.SILENT),  # started again
+        (None, Trouble.SILENT),
+        (KimisvcError("timeout", "late"), Trouble.SILENT),
+    ],
+)
+@pytest.mark.parametrize("late", [[(70.0, token())], [(9.0, KimisvcError("timeout", "silence"))]])
+def test_what_was_given_up_is_blamed_on_others_only_where_they_were_served(
+    late: list[Any], after: EngineCounters | KimisvcError | None, trouble: Trouble
+) -> None:
+    came = broken(late, BEFORE, after)
+    assert came.trouble is trouble
+    assert "accepted, no first token" in str(came)
+
+
+@pytest.mark.parametrize("code", ["http-500", "connection-lost", "stream-error"])
+def test_no_load_of_others_excuses_an_error(code: str) -> None:
+    came = broken([(1.0, KimisvcError(code, "x"))], BEFORE, counted(9999, 99, 99, 9))
+    assert came.trouble is not Trouble.DISTURBED
 
 
 def test_the_engines_figure_is_that_of_the_captured_server() -> None:

@@ -80,6 +80,19 @@ def test_others_make_it_unknown() -> None:
 
 
 @pytest.mark.parametrize(
+    "script",
+    [{"other_tokens": 99}, {"fault": "silent", "fault_requests": [4], "other_tokens": 99}],
+    ids=["slow", "silent"],
+)
+def test_others_who_go_on_make_it_unknown_too(script: dict[str, Any]) -> None:
+    """They finish nothing meanwhile: the tokens made for them tell."""
+    late = list(range(4, 100))
+    proof = proven(20 * ONE, other_during=late, **script)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "others used the server" in proof.verdict.reason
+
+
+@pytest.mark.parametrize(
     ("speeds", "kind"),
     [
         ((500.0, 501.0, 502.0), VerdictKind.PASS),
