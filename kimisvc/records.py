@@ -289,6 +289,7 @@ class EngineCounters:
     iterations: float
     running: float
     waiting: float
+    finished_tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ FAMILIES = (
     _gauge("load_duration_seconds", "How long the last finished load took.", facts.load_duration),
     _gauge(
         "decode_tokens_per_second",
-        "Decode throughput of one stream now, from the engine's counters; absent when idle.",
+        "Decode throughput of one stream now, from the engine's counters; absent when idle or untold.",
         facts.decode_speed,
     ),
     _gauge(

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kimisvc.host.vllm_metrics import counters_delta
+from kimisvc.observe.streams import Interval, per_stream
 
 if TYPE_CHECKING:
     from kimisvc.records import EngineCounters
@@ -54,22 +55,6 @@ class Live:
     waiting: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Interval:
-    """What lies between two readings."""
-
-    seconds: float
-    tokens: float
-    finished: float
-    running: tuple[float, float]
-    waiting: tuple[float, float]
-
-    @property
-    def stream_seconds(self) -> float:
-        """Running requests times seconds, by the trapezoid."""
-        return sum(self.running) / 2 * self.seconds
-
-
 LEAST_APART = 0.001
 """Readings nearer than that say nothing of a speed (s)."""
 
@@ -98,7 +83,7 @@ def live(window: Window, patience: float = PATIENCE) -> Live:
     intervals = [_between(one, other) for one, other in pairwise(window.readings)]
     idle = counters.running <= 0 and (not intervals or intervals[-1].tokens <= 0)
     return Live(
-        decode_tok_s=None if idle else _per_stream(intervals),
+        decode_tok_s=None if idle else per_stream(intervals),
         total_tok_s=_total(intervals, idle),
         stalled=newest.at - window.moved_at > patience,
         running=counters.running,
@@ -106,7 +91,7 @@ def live(window: Window, patience: float = PATIENCE) -> Live:
     )
 
 
-def _total(intervals: list[_Interval], idle: bool) -> float | None:  # noqa: FBT001 - told apart by its caller once
+def _total(intervals: list[Interval], idle: bool) -> float | None:  # noqa: FBT001 - told apart by its caller once
     if not intervals:
         return None
     if idle:
@@ -114,40 +99,15 @@ def _total(intervals: list[_Interval], idle: bool) -> float | None:  # noqa: FBT
     return sum(i.tokens for i in intervals) / sum(i.seconds for i in intervals)
 
 
-def _per_stream(intervals: list[_Interval]) -> float | None:
-    """Steady intervals where there are any: there, tokens over stream seconds is exact.
-
-    Else all in which something ran, by the trapezoid: true on the average only.
-    """
-    chosen = [i for n, i in enumerate(intervals) if _steady(i, intervals[n - 1] if n else None)]
-    chosen = chosen or [i for i in intervals if i.stream_seconds > 0 and i.tokens > 0]
-    seconds = sum(i.stream_seconds for i in chosen)
-    return sum(i.tokens for i in chosen) / seconds if seconds > 0 else None
-
-
-def _steady(interval: _Interval, before: _Interval | None) -> bool:
-    """The same requests ran all along, and all of them decoded.
-
-    A long prompt is read before its first token: an interval without tokens is
-    no slow decode, and the one after it begins with the rest of the prompt.
-    """
-    one, other = interval.running
-    prefilled = before is not None and before.tokens <= 0
-    return (
-        one == other > 0
-        and interval.finished == 0
-        and not any(interval.waiting)
-        and interval.tokens > 0
-        and not prefilled
-    )
-
-
-def _between(one: Reading, other: Reading) -> _Interval:
+def _between(one: Reading, other: Reading) -> Interval:
     a, b = one.counters, other.counters
-    return _Interval(
+    return Interval(
         other.at - one.at,
         b.generation_tokens - a.generation_tokens,
+        b.iterations - a.iterations,
         b.requests_finished - a.requests_finished,
+        (b.finished_tokens - a.finished_tokens) - (b.requests_finished - a.requests_finished),
+        b.decode_seconds - a.decode_seconds,
         (a.running, b.running),
         (a.waiting, b.waiting),
     )

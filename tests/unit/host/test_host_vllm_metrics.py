@@ -23,14 +23,14 @@ def page(name: str) -> str:
 def test_the_counters_of_vllm_0_24() -> None:
     assert engine_counters(page("metrics-0.24.0-after.txt")) == EngineCounters(
         generation_tokens=3328, requests_finished=8, decode_seconds=56.58236587799996,
-        iterations=3328, running=0, waiting=0,
+        iterations=3328, running=0, waiting=0, finished_tokens=3328,
     )  # fmt: skip
 
 
 def test_the_counters_of_vllm_0_32() -> None:
     assert engine_counters(page("metrics-0.32.0-after.txt")) == EngineCounters(
         generation_tokens=588, requests_finished=7, decode_seconds=41.487655935999555,
-        iterations=588, running=0, waiting=0,
+        iterations=588, running=0, waiting=0, finished_tokens=588,
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_without_log_stats_there_are_no_counters_and_the_missing_ones_are_named(
     )
     assert engine_counters(text) is None
     assert missing_counters(text) == ("vllm:iteration_tokens_total_count",)
-    assert len(missing_counters("process_cpu_seconds_total 3\n")) == 6
+    assert len(missing_counters("process_cpu_seconds_total 3\n")) == 7
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_counter_that_fell_begins_a_new_window(name: str, value: float) -> Non
 def test_a_server_that_was_restarted_and_overtook_its_former_counters_begins_a_new_window() -> None:
     before = [reading(0.0, 0.0), reading(5.0, 100.0)]
     assert seen([*before, reading(10.0, 5000.0, born=2.0)]).total_tok_s is None
-    after = [reading(10.0, 5000.0, born=2.0), reading(15.0, 5250.0, born=2.0)]
+    after = [reading(at, at * 50.0, born=2.0) for at in (100.0, 105.0, 110.0)]
     assert seen([*before, *after]).decode_tok_s == pytest.approx(50.0)
 
 
@@ -116,13 +116,47 @@ def test_intervals_in_which_requests_end_or_wait_are_left_out_where_there_are_st
     assert seen(readings).decode_tok_s == pytest.approx(50.0)
 
 
-def test_without_a_steady_interval_the_trapezoid_speaks() -> None:
+def test_without_a_steady_interval_those_that_finished_speak() -> None:
+    done = {"requests_finished": 4.0, "finished_tokens": 404.0, "decode_seconds": 10.0}
+    readings = [reading(0.0, 0.0, 2), reading(5.0, 450.0, 4), reading(10.0, 900.0, 2, **done)]
+    assert seen(readings).decode_tok_s == pytest.approx(40.0)
+
+
+def test_where_nothing_is_steady_and_nothing_finished_there_is_nothing_to_say() -> None:
+    readings = [reading(0.0, 0.0, 2), reading(5.0, 450.0, 4), reading(10.0, 900.0, 3)]
+    assert seen(readings).decode_tok_s is None
+    assert seen(readings).total_tok_s == pytest.approx(90.0)
+
+
+def test_a_first_interval_may_hold_the_rest_of_a_prompt() -> None:
+    assert seen([reading(0.0, 0.0, 1), reading(5.0, 50.0, 1)]).decode_tok_s is None
+
+
+def test_the_prompt_after_a_request_that_ended_is_no_slow_decode() -> None:
     readings = [
-        reading(0.0, 0.0, 2),
-        reading(5.0, 450.0, 4, requests_finished=1.0),
-        reading(10.0, 900.0, 2, requests_finished=4.0),
+        reading(0.0, 0.0, 1),
+        reading(5.0, 250.0, 1, requests_finished=1.0),  # the next one's prompt is read
+        reading(10.0, 300.0, 1, requests_finished=1.0),  # and is still for four seconds
+        reading(15.0, 550.0, 1, requests_finished=1.0),
     ]
-    assert seen(readings).decode_tok_s == pytest.approx(900 / (3 * 5 + 3 * 5))
+    assert seen(readings[:3]).decode_tok_s is None
+    assert seen(readings).decode_tok_s == pytest.approx(50.0)
+
+
+def test_of_two_one_may_read_its_prompt_all_the_time() -> None:
+    """The other makes a token in each iteration, which is one where two would be."""
+    readings = [reading(at, at * 50.0, 2, iterations=at * 50.0) for at in (0.0, 5.0, 10.0, 15.0)]
+    assert seen(readings).decode_tok_s is None
+    both = [reading(at, at * 100.0, 2, iterations=at * 50.0) for at in (0.0, 5.0, 10.0, 15.0)]
+    assert seen(both).decode_tok_s == pytest.approx(50.0)
+
+
+def test_a_change_of_load_shows_at_once() -> None:
+    alone = steady(80.0, 1, 20.0)
+    many = [
+        reading(20.0 + n * STEP, 1600.0 + n * STEP * 160, 8, iterations=20.0 + n) for n in (1, 2, 3)
+    ]
+    assert seen([*alone, *many]).decode_tok_s == pytest.approx(20.0)
 
 
 def test_requests_shorter_than_the_sampling_leave_the_speed_unsaid() -> None:

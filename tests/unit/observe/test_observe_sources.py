@@ -289,7 +289,7 @@ def test_several_engines_are_summed() -> None:
     def both(tokens: float) -> str:
         return page(tokens) + "\n" + page(tokens).replace('engine="0"', 'engine="1"')
 
-    views = read(Server(both(100), both(350)))
+    views = read(Server(both(100), both(350), both(600)))
     assert views[-1].live is not None
     assert views[-1].live.total_tok_s == pytest.approx(100.0)
     assert views[-1].live.decode_tok_s == pytest.approx(50.0)

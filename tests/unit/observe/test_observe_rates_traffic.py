@@ -1,0 +1,171 @@
+"""Live speed under ordinary traffic: a simulated engine whose speed is known, read as the exporter reads.
+
+What is shown is the truth within a few per cent, or nothing is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kimisvc.observe.rates import Reading, Window, grown, live
+from kimisvc.records import EngineCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STEP = 5.0
+MINUTES = 20
+FEW_PER_CENT = 0.05
+SEEDS = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Clients that ask, read a whole answer, and pause. Means; lengths and pauses are spread.
+
+    `share`: of the readings that see a request run, so many show a speed at least (0 to 1).
+    """
+
+    name: str
+    tokens: int
+    prefill: float
+    pause: float
+    share: float
+    clients: int = 1
+    steps_per_second: float = 80.0
+    per_step: int = 1
+    leave: float = 0.0
+    fixed: bool = False
+
+    @property
+    def truth(self) -> float:
+        """What one stream decodes (tok/s)."""
+        return self.steps_per_second * self.per_step
+
+
+@dataclass(slots=True)
+class Request:
+    """One that runs: until `first_at` its prompt is read."""
+
+    wanted: int
+    first_at: float
+    leaves_at: float
+    made: int = 0
+    began: float = 0.0
+
+
+@dataclass(slots=True)
+class Engine:
+    """Makes steps of one length, and counts as vLLM does: whole requests when they finish."""
+
+    traffic: Traffic
+    random: Random
+    now: float = 0.0
+    runs: dict[int, Request] = field(default_factory=dict)
+    next_at: dict[int, float] = field(default_factory=dict)
+    tokens: int = 0
+    steps: int = 0
+    finished: int = 0
+    finished_tokens: int = 0
+    decode_seconds: float = 0.0
+
+    def reading(self) -> Reading:
+        """The counters of now."""
+        counters = EngineCounters(
+            generation_tokens=float(self.tokens), requests_finished=float(self.finished),
+            decode_seconds=self.decode_seconds, iterations=float(self.steps),
+            running=float(len(self.runs)), waiting=0.0, finished_tokens=float(self.finished_tokens),
+        )  # fmt: skip
+        return Reading(self.now, counters, 1.0)
+
+    def step(self) -> None:
+        """Let requests come, make one step, and let those go that are answered or left."""
+        for client in range(self.traffic.clients):
+            if (
+                client not in self.runs
+                and self.next_at.setdefault(client, self._pause()) <= self.now
+            ):
+                self.runs[client] = self._request()
+        self.now += 1 / self.traffic.steps_per_second
+        self.steps += bool(self.runs)
+        for client, request in list(self.runs.items()):
+            if self.now >= request.first_at:
+                self._decode(request)
+            left = self.now >= request.leaves_at
+            if request.made >= request.wanted or left:
+                self._end(client, left=left)
+
+    def _decode(self, request: Request) -> None:
+        made = min(self.traffic.per_step, request.wanted - request.made) if request.made else 1
+        request.began = request.began or self.now
+        request.made += made
+        self.tokens += made
+
+    def _end(self, client: int, *, left: bool) -> None:
+        request = self.runs.pop(client)
+        self.next_at[client] = self.now + self._pause() + (6.0 if left else 0.0)
+        if not left:  # vLLM counts nothing of a request that its client left
+            self.finished += 1
+            self.finished_tokens += request.made
+            self.decode_seconds += self.now - request.began
+
+    def _request(self) -> Request:
+        traffic, spread = self.traffic, self._spread()
+        # The first step makes one token, each other `per_step`: no step is half used.
+        wanted = 1 + traffic.per_step * round((traffic.tokens - 1) * spread / traffic.per_step)
+        first_at = self.now + traffic.prefill * self._spread()
+        leaves = self.random.random() < traffic.leave
+        lasts = first_at - self.now + wanted / traffic.truth
+        return Request(wanted, first_at, self.now + lasts * self.random.random() if leaves else 1e9)
+
+    def _pause(self) -> float:
+        return self.random.expovariate(1 / self.traffic.pause) if self.traffic.pause else 0.0
+
+    def _spread(self) -> float:
+        return 1.0 if self.traffic.fixed else self.random.uniform(0.5, 1.5)
+
+
+def seen(traffic: Traffic, seed: int) -> Iterator[tuple[float, float | None]]:
+    """Yield (requests that run, the speed that is shown) at each reading."""
+    engine, window = Engine(traffic, Random(seed)), Window()  # noqa: S311 - a repeatable one is wanted
+    while engine.now < MINUTES * 60:
+        until = engine.now + STEP + engine.random.uniform(0, 0.3)
+        while engine.now < until:
+            engine.step()
+        window = grown(window, engine.reading())
+        yield len(engine.runs), live(window).decode_tok_s
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("traffic", [
+    Traffic("long answers", 4000, 0.3, 5, 0.8),
+    Traffic("long answers to long prompts", 4000, 20, 5, 0.5),
+    Traffic("back to back", 256, 0.2, 0, 0.9),
+    Traffic("pauses of 3 s", 100, 0.2, 3, 0.9),
+    Traffic("pauses of 10 s", 100, 0.2, 10, 0.5),
+    Traffic("pauses of 20 s", 80, 0.1, 20, 0.0),
+    Traffic("one token each, a second of prompt", 1, 1, 0, 0.0, fixed=True),
+    Traffic("ten tokens each, 5 s of prompt", 10, 5, 0, 0.5),
+    Traffic("200 tokens after 4 s of prompt", 200, 4, 0, 0.9, fixed=True),
+    Traffic("400 tokens after 8 s of prompt", 400, 8, 0, 0.9, fixed=True),
+    Traffic("clients that leave", 600, 1, 3, 0.5, leave=0.3),
+    Traffic("speculative decoding", 900, 1, 3, 0.7, steps_per_second=30, per_step=3),
+    Traffic("two, whose prompts are long", 1500, 15, 5, 0.5, clients=2, steps_per_second=40),
+    Traffic("four", 500, 1, 2, 0.9, clients=4, steps_per_second=40),
+    Traffic("sixteen, and some leave", 800, 2, 1, 0.9, clients=16, steps_per_second=25, leave=0.2),
+], ids=lambda traffic: traffic.name)  # fmt: skip
+def test_what_is_shown_is_true_within_a_few_per_cent(traffic: Traffic, seed: int) -> None:
+    shown = list(seen(traffic, seed))
+    figures = [speed for _, speed in shown if speed is not None]
+    wrong = [
+        round(one, 1) for one in figures if one != pytest.approx(traffic.truth, rel=FEW_PER_CENT)
+    ]
+    assert wrong == []
+    busy = [speed for running, speed in shown if running]
+    assert sum(speed is not None for speed in busy) >= traffic.share * len(busy)
+    if traffic.tokens == 1:
+        assert figures == []
