@@ -29,7 +29,7 @@ def test_a_window_over_midnight(hour: float, need: float, wait: float) -> None:
     assert window.wait(hour * 3600, need * 3600) == pytest.approx(wait * 3600)
 
 
-@given(st.floats(0, DAY - 1), st.floats(60, DAY), st.floats(0, DAY - 1), st.floats(0, 2 * DAY))
+@given(st.floats(0, DAY - 1), st.floats(60, DAY - 60), st.floats(0, DAY - 1), st.floats(0, 2 * DAY))
 def test_who_has_waited_need_not_wait_again(
     opens: float, length: float, moment: float, need: float
 ) -> None:
@@ -101,5 +101,23 @@ def test_drain_waits_until_nothing_runs_or_patience_ends() -> None:
     assert drain(Server(busy, busy, idle, busy, idle), 60.0, lambda: now[0], sleep)
     assert now[0] == 6.0  # two busy, one idle, one busy again, then three idle in a row
     assert not drain(Server(busy), 5.0, lambda: now[0], sleep)
-    assert drain(Server(HUNG), 5.0, lambda: now[0], sleep)
+    assert drain(Server(busy, DOWN), 5.0, lambda: now[0], sleep)
     assert not drain(Server(None), 0.0, lambda: now[0], sleep)
+
+
+@pytest.mark.parametrize("silence", [HUNG, HostError("http-500", "x"), None])
+def test_a_server_that_does_not_say_it_is_idle_is_not_taken_for_idle(
+    silence: HostError | None,
+) -> None:
+    """A busy one answers late: that is no sign that nobody uses it."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    busy, idle = counters(running=40), counters()
+    assert not drain(Server(silence), 5.0, lambda: now[0], sleep)
+    assert not drain(Server(busy, busy, silence, busy), 5.0, lambda: now[0], sleep)
+    now[0] = 0.0
+    assert drain(Server(idle, idle, silence, idle), 60.0, lambda: now[0], sleep)
+    assert now[0] == 5.0  # silence in between begins the count of quiet looks anew
