@@ -71,9 +71,7 @@ def _steady(interval: Interval, before: Interval) -> bool:
     if not _settled(interval) or before.finished > 0 or before.tokens <= 0:
         return False
     count = interval.running[0]
-    if count == 1:
-        return max(before.running) == 1 and not any(before.waiting)
-    return _settled(before) and before.running[0] == count
+    return not any(before.waiting) and before.running[0] in ((0, 1) if count == 1 else (count,))
 
 
 def _settled(interval: Interval) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_scenes import (
     ACCEPTED,
+    ANSWERED,
     CANARY_AT,
     CANARY_DUE,
     CANARY_FAILED,
@@ -15,6 +16,7 @@ from prometheus_scenes import (
     GONE,
     HEALTHY,
     IDLE,
+    LEFT,
     LOAD_BEGAN,
     MISSING,
     MOVED,
@@ -62,7 +64,14 @@ NO_EXPORTER = {name: GONE for name in HEALTHY if name.startswith("kimisvc_")}
 WEDGED = {**IDLE, CANARY_MEASURED: every(10, until=60), CANARY_AT: moments(10, until=60)}
 BURSTS = " ".join(["8", "0"] * 480)
 ONE_TOKEN = {TOKENS: growing(30), REQUESTS: growing(30), DECODE_S: growing(0), SPEED: GONE}
-ENDLESS = {TOKENS: always(0), REQUESTS: always(0), DECODE_S: always(0)}
+ENDLESS = {TOKENS: always(0), REQUESTS: always(0), DECODE_S: always(0), ANSWERED: always(0)}
+OF_3_TOKENS = {
+    **traffic(1, 80),
+    TOKENS: growing(17.9),
+    REQUESTS: growing(5.96),
+    DECODE_S: growing(5.96 * 2 / 80),
+}
+FAILED_ONCE = {**WEDGED, CANARY_FAILED: at((0, 0), (70, 1))}
 
 SCENES = (
     # ------------------------------------------------------------- nothing is wrong
@@ -74,7 +83,26 @@ SCENES = (
         **traffic(0.8, 20), RUNNING: " ".join(["8", *["0"] * 9] * 96), SPEED: GONE,
     }),
     Scene("requests of one token say nothing about decoding", {**IDLE, **ONE_TOKEN}),
-    Scene("too few tokens to say something", {**traffic(1, 20), TOKENS: growing(15), SPEED: GONE}),
+    Scene("requests of one token, and an exporter that takes their prompts for decoding", {
+        **traffic(1, 80), **ONE_TOKEN, MOVED: growing(30), SPEED: always(1),
+    }, ((9, NONE), (15, NONE), (60, NONE))),
+    Scene("requests of three tokens, and an exporter that takes their prompts for decoding", {
+        **OF_3_TOKENS, SPEED: always(0.6),
+    }, ((15, NONE), (60, NONE))),
+    Scene("too few tokens to say something", {
+        **traffic(1, 20), TOKENS: growing(15), DECODE_S: growing(0.7), SPEED: GONE,
+    }),
+    Scene("a restart by hand, of which the stop takes three minutes", {
+        **became("service", (0, "active"), (20, "deactivating"), (23.5, "active")),
+        **became("gate", (0, "inactive"), (20, "activating"), (50, "inactive")),
+        **verdict((0, "PASS"), (20, ""), (50, "PASS")),
+        **NO_VLLM, VLLM_UP: at((0, 1), (20, 0), (50, 1)), REACHABLE: at((0, 1), (20, 0), (50, 1)),
+        READY: at((0, 1), (20, 0), (50, 1)), STARTS: at((0, 3), (50, 4)),
+        LOAD_BEGAN: at((0, None), (23.5, 1410), (50, None)),
+    }, ((21, NONE), (22.5, NONE), (23, NONE), (25, NONE), (40, NONE), (60, NONE))),
+    Scene("one canary failed, and clients were served through it all", {
+        **traffic(16, 60), **{k: v for k, v in FAILED_ONCE.items() if "canary" in k},
+    }, ((70, NONE), (71, NONE), (72, NONE), (75, NONE), (240, NONE), (400, NONE))),
     Scene("loading for 40 of 45 minutes", LOADING, ((10, NONE), (40, NONE))),
     Scene("a crash, and the pause before the start anew", {
         **became("service", (0, "active"), (20, "activating"), (21, "active")),
@@ -111,6 +139,9 @@ SCENES = (
     # -------------------------------------------------------------- down, in a loop
     Scene("failed", {**STOPPED, **became("service", (0, "active"), (20, "failed"))},
           ((21, NONE), (23, alerts("ServiceDown")))),
+    Scene("stopped, and not started again", {
+        **STOPPED, **became("service", (0, "active"), (20, "deactivating"), (23, "inactive")),
+    }, ((24.5, NONE), (26, alerts("ServiceDown")))),
     Scene("the engine died, exit 0, and nothing starts it", {**STOPPED, **unit("service", "inactive")},
           ((30, alerts("ServiceDown")),)),
     Scene("systemd does not know the service", {
@@ -142,8 +173,14 @@ SCENES = (
     Scene("a stall of what waits", {
         RUNNING: always(0), WAITING: always(3), MOVED: always(5000), SPEED: GONE, **ENDLESS,
     }, ((30, alerts("EngineStalled")),)),
-    Scene("wedged while nothing counts as running", {**WEDGED, CANARY_FAILED: at((0, 0), (70, 1))},
+    Scene("wedged while nothing counts as running", FAILED_ONCE,
           ((65, NONE), (72, alerts("CanaryFailed")), (120, alerts("CanaryFailed")))),
+    Scene("wedged after the last answer, and clients leave", {
+        **FAILED_ONCE, ANSWERED: at((0, 50), (68, 51)), LEFT: every(1, begin=68),
+    }, ((65, NONE), (73, alerts("CanaryFailed")), (120, alerts("CanaryFailed")))),
+    Scene("somebody was answered after a canary had failed", {
+        **FAILED_ONCE, ANSWERED: at((0, 50), (90, 51)),
+    }, ((80, alerts("CanaryFailed")), (92, NONE), (120, NONE), (400, NONE))),
     Scene("wedged, and every canary fails", {**WEDGED, CANARY_FAILED: every(10, begin=60)},
           ((72, alerts("CanaryFailed")), (200, alerts("CanaryFailed")))),
     Scene("the next canary measured again", {
@@ -169,6 +206,8 @@ SCENES = (
     }, ((24, NONE), (32, NONE), (40, NONE))),
     Scene("one request that never ends, under the floor", {**traffic(1, 30), **ENDLESS},
           ((9, NONE), (15, alerts("DecodeUnderFloor")))),
+    Scene("answers so slow that five minutes hold few tokens", {**traffic(1, 0.6, tokens=30), SPEED: GONE},
+          ((20, alerts("DecodeUnderFloor")),)),
     Scene("between requests there are pauses", {
         **traffic(0.5, 30), RUNNING: " ".join(["1", "0"] * 480), SPEED: GONE,
     }, ((30, alerts("DecodeUnderFloor")),)),

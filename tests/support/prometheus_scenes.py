@@ -41,6 +41,8 @@ RUNNING, WAITING = vllm("num_requests_running"), vllm("num_requests_waiting")
 MOVED = vllm("iteration_tokens_total_count")
 TOKENS = vllm("request_generation_tokens_sum")
 REQUESTS = vllm("request_generation_tokens_count")
+ANSWERED = vllm("request_success_total", finished_reason="stop")
+LEFT = vllm("request_success_total", finished_reason="abort")
 DECODE_S = vllm("request_decode_time_seconds_sum")
 SPEED = kimi("kimisvc_decode_tokens_per_second")
 READY, STALLED = kimi("kimisvc_ready"), kimi("kimisvc_engine_stalled")
@@ -127,6 +129,7 @@ def traffic(streams: float, tok_s: float, tokens: float = 800) -> dict[str, str]
         MOVED: growing(tok_s * STEP_S),
         TOKENS: growing(made),
         REQUESTS: growing(requests),
+        ANSWERED: growing(requests),
         DECODE_S: growing((made - requests) / tok_s),
         SPEED: always(tok_s),
         kimi("kimisvc_generation_tokens_per_second"): always(streams * tok_s),
@@ -134,7 +137,9 @@ def traffic(streams: float, tok_s: float, tokens: float = 800) -> dict[str, str]
 
 
 IDLE = traffic(0, 80) | {SPEED: GONE, MOVED: always(9000)}
-NO_VLLM = dict.fromkeys((RUNNING, WAITING, MOVED, TOKENS, REQUESTS, DECODE_S, SPEED), GONE)
+NO_VLLM = dict.fromkeys(
+    (RUNNING, WAITING, MOVED, TOKENS, REQUESTS, ANSWERED, DECODE_S, SPEED), GONE
+)
 REFUSED = NO_VLLM | {VLLM_UP: always(0), REACHABLE: always(0), STALLED: GONE, MISSING: GONE}
 
 HEALTHY: Mapping[str, str] = {
