@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import Reload
+from kimisvc.deploy.apply import Reload, plan_of
 from kimisvc.deploy.outcome import Outcome
+from kimisvc.deploy.plan import Action
 from kimisvc.deploy.tune.state import Ended, Pending, TuneState, kept_profile, write_state
 from kimisvc.deploy.tune.trial import carry_out
+from kimisvc.deploy.tune.waiting import wait_to_restart
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.records import UnitFile, VerdictKind
 
@@ -48,8 +50,11 @@ def leave(world: World, state: TuneState, stop: Stop) -> TuneState:
         # Not the winner any more; its seconds are counted as those of this start.
         state = replace(state, restoring_s=state.restoring_s - row.seconds)
         return replace(state, trials=(*state.trials, row))
-    left = f"{stop.winner}, running but not proven this time: {row.reason}"
-    return _end(box, state, why, stop.winner, left, ExitStatus.INCONCLUSIVE)
+    if row.outcome == Outcome.INCONCLUSIVE.value:
+        left = f"{stop.winner}, running but not proven this time: {row.reason}"
+        return _end(box, state, why, stop.winner, left, ExitStatus.INCONCLUSIVE)
+    left = f"{stop.winner} was to be left in place and was not: {row.reason}; {_what_runs(box)}"
+    return _end(box, state, why, "", left, ExitStatus.NOT_RESTORED)
 
 
 def _without_winner(world: World, state: TuneState, why: str) -> TuneState:
@@ -96,12 +101,21 @@ def wish_of(generation: Generation, world: World) -> Wish:
 def _put_back(world: World, state: TuneState, name: str, wish: Wish) -> tuple[TuneState, TrialRow]:
     """Bring a wish about where it does not run yet; return the search with the seconds that took."""
     box = world.means.box
+    if _restarts(box, wish):
+        state = wait_to_restart(world, state, wish.profile)
     state = state.saying(box.now(), f"leaving {name} in place")
     write_state(box.layout, state)
     world.means.reporter.step(state.log[-1][1])
     began = Pending(name, box.history.sequence(), box.now())
     row = carry_out(world.means, replace(wish, actor=state.asked.acting), began, None)
     return replace(state, restoring_s=state.restoring_s + row.seconds), row
+
+
+def _restarts(box: Box, wish: Wish) -> bool:
+    try:
+        return plan_of(box, wish).action is Action.RESTART
+    except KimisvcError:
+        return True  # not known: then as if
 
 
 def _what_runs(box: Box) -> str:

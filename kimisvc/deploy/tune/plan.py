@@ -67,15 +67,25 @@ def start_seconds(box: Box, profile: Profile, search: Search) -> float | None:
     return seen.start_s
 
 
+def needed(box: Box, profile: Profile, search: Search) -> float:
+    """Given a profile, return how long a start of it takes here, or the most it can take (s)."""
+    seen = start_seconds(box, profile, search)
+    return longest(profile) if seen is None else seen
+
+
 def _runs(box: Box, profile: Profile) -> bool:
+    """Whether it is loaded: it was accepted, or at least a gate has judged the start that runs."""
     current, accepted = box.generations.sound_current(), box.generations.sound_accepted()
-    if current is None or accepted is None or current.number != accepted.number:
+    service = box.systemd.state(box.layout.units.service)
+    if current is None or service.active_state != "active":
         return False
-    active = box.systemd.state(box.layout.units.service).active_state == "active"
     try:
-        return active and current.resolved() == to_toml(profile)
+        same = current.resolved() == to_toml(profile)
+        newest = next(iter(box.history.verdicts(limit=1)), None)
     except KimisvcError:
         return False
+    judged = newest is not None and newest.invocation == service.invocation_id
+    return same and (judged or (accepted is not None and accepted.number == current.number))
 
 
 def longest(profile: Profile) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.tune.leave import leave
-from kimisvc.deploy.tune.plan import longest, plan_from, spent, start_seconds
+from kimisvc.deploy.tune.plan import needed, plan_from, spent
 from kimisvc.deploy.tune.state import (
     Pending,
     TuneState,
@@ -19,10 +19,8 @@ from kimisvc.deploy.tune.state import (
     read_state,
     write_state,
 )
-from kimisvc.deploy.tune.traffic import drain
-from kimisvc.deploy.tune.trial import RELOAD, Means, carry_out
-from kimisvc.deploy.tune.window import parse_window, time_of_day
-from kimisvc.errors import KimisvcError
+from kimisvc.deploy.tune.trial import RELOAD, Means, carry_out, follow_begun
+from kimisvc.deploy.tune.waiting import wait_to_restart
 from kimisvc.host import files
 from kimisvc.measure.tuning import Stop, next_step
 from kimisvc.profile.quantities import parse_target
@@ -34,12 +32,10 @@ if TYPE_CHECKING:
     from kimisvc.deploy.tune.state import TrialRow
     from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.measure.tuning import Plan
-    from kimisvc.records import Profile
+    from kimisvc.records import Profile, SpeedTarget
 
 LOCK_WAIT = 7200.0
 """How long a search waits for a command that was at work before it (s): longer than a load."""
-WINDOW_LOOK = 30.0
-"""How often a search that waits for its window looks at the clock (s): clocks are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +66,12 @@ def search(world: World) -> TuneState | None:
 def _step(world: World, state: TuneState) -> TuneState:
     """Given a search, do what comes next and return it with what that came to."""
     if state.pending is not None:
-        return _try(world, state, state.pending)
+        return _resume(world, state, state.pending)
     step = next_step(plan_of(world, state), spent(state))
     if isinstance(step, Stop):
         return leave(world, state, step)
-    state = _wait(world, state, step.candidate)
+    wish = _wish(world, state, step.candidate)
+    state = wait_to_restart(world, state, wish.profile)
     box = world.means.box
     pending = Pending(step.candidate, box.history.sequence(), box.now())
     number = 1 + sum(trial.candidate == step.candidate for trial in state.trials)
@@ -82,60 +79,49 @@ def _step(world: World, state: TuneState) -> TuneState:
         box.now(), f"starting {step.candidate} (start {number} of it)"
     )
     write_state(box.layout, state)
-    return _try(world, state, pending)
+    world.means.reporter.step(f"candidate {step.candidate}")
+    return _kept(world, state, carry_out(world.means, wish, pending, _target(state)))
+
+
+def _resume(world: World, state: TuneState, pending: Pending) -> TuneState:
+    """Given a start that was to be made before we were cut off, follow it to its end.
+
+    One that was not begun, or of which nothing came, comes anew when a restart is
+    allowed again.
+    """
+    wish = _wish(world, state, pending.candidate)
+    row = follow_begun(world.means, wish, pending, _target(state))
+    return replace(state, pending=None) if row is None else _kept(world, state, row)
 
 
 def plan_of(world: World, state: TuneState) -> Plan:
     """Given a search, return its plan with how long a start of each candidate takes here."""
     box = world.means.box
-    start_s = {}
-    for one in state.candidates:
-        profile, _ = kept_profile(box.layout, one.name)
-        seen = start_seconds(box, profile, state.asked.search)
-        start_s[one.name] = longest(profile) if seen is None else seen
+    start_s = {
+        one.name: needed(box, kept_profile(box.layout, one.name)[0], state.asked.search)
+        for one in state.candidates
+    }
     return plan_from(state, start_s)
 
 
-def _try(world: World, state: TuneState, pending: Pending) -> TuneState:
-    box = world.means.box
-    world.means.reporter.step(f"candidate {pending.candidate}")
-    profile, written = kept_profile(box.layout, pending.candidate)
-    wish = replace(
-        world.wish_of(profile, written), reload=RELOAD[state.asked.search], actor=state.asked.acting
-    )
-    target = parse_target(state.asked.target) if state.asked.target else None
-    row = carry_out(world.means, wish, pending, target)
+def _wish(world: World, state: TuneState, candidate: str) -> Wish:
+    profile, written = kept_profile(world.means.box.layout, candidate)
+    reload, actor = RELOAD[state.asked.search], state.asked.acting
+    return replace(world.wish_of(profile, written), reload=reload, actor=actor)
+
+
+def _target(state: TuneState) -> SpeedTarget | None:
+    return parse_target(state.asked.target) if state.asked.target else None
+
+
+def _kept(world: World, state: TuneState, row: TrialRow) -> TuneState:
+    """Given a start that has ended, return the search with it."""
     world.means.reporter.step(told(row))
-    return replace(state, trials=(*state.trials, row), pending=None).saying(box.now(), told(row))
+    state = replace(state, trials=(*state.trials, row), pending=None)
+    return state.saying(world.means.box.now(), told(row))
 
 
 def told(row: TrialRow) -> str:
     """Given a start of a candidate, return what it came to in one line."""
     outcome = "" if row.outcome == "accepted" else f" [{row.outcome}]"
     return f"{row.candidate}: {row.verdict.value}{outcome}: {row.reason}"
-
-
-def _wait(world: World, state: TuneState, candidate: str) -> TuneState:
-    """Wait until a restart is allowed: for the window, then for requests to end."""
-    box = world.means.box
-    if state.asked.window:
-        window = parse_window(state.asked.window)
-        need = next(c.start_s for c in plan_of(world, state).candidates if c.name == candidate)
-        if window.wait(time_of_day(box.now()), need):
-            state = state.saying(box.now(), f"waiting for the window {state.asked.window}")
-            write_state(box.layout, state)
-            world.means.reporter.step(state.log[-1][1])
-        while wait := window.wait(time_of_day(box.now()), need):
-            box.sleep(min(WINDOW_LOOK, wait))
-    current = box.generations.sound_current() if state.asked.drain_s is not None else None
-    if current is None or state.asked.drain_s is None:
-        return state
-    try:
-        api = world.api_of(current.settings())
-    except KimisvcError:
-        return state  # a damaged generation serves nobody that could be asked about
-    if drain(api, state.asked.drain_s, box.clock, box.sleep):
-        return state
-    return state.saying(
-        box.now(), f"requests still ran after {state.asked.drain_s:.0f} s; restarting all the same"
-    )

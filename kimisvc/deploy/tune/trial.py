@@ -51,17 +51,15 @@ class Means:
 
 
 def carry_out(means: Means, wish: Wish, pending: Pending, target: SpeedTarget | None) -> TrialRow:
-    """Given a candidate's wish, bring its start about, or follow the one begun; return the row.
+    """Given a candidate's wish, bring its start about; return the row.
 
     A candidate that fails, or that the host refuses, is a row too. Raise
     LeftAtWorkError where we are told to leave.
     """
     box = means.box
     try:
-        applied = _begun(means, wish, pending) or bring_about(
-            box, wish, means.checks, means.reporter
-        )
-        found = _figures(box, applied.ending)
+        applied = bring_about(box, wish, means.checks, means.reporter)
+        return _judged(box, wish, pending, applied, target)
     except LeftAtWorkError:
         raise
     except PreflightRefusedError as error:
@@ -72,6 +70,35 @@ def carry_out(means: Means, wish: Wish, pending: Pending, target: SpeedTarget | 
         return _row(box, pending, why, REFUSED)
     except KimisvcError as error:
         return _row(box, pending, Verdict(VerdictKind.INCONCLUSIVE, error.message), BROKE)
+
+
+def follow_begun(
+    means: Means, wish: Wish, pending: Pending, target: SpeedTarget | None
+) -> TrialRow | None:
+    """Given a start that may have been begun before us, follow it to its end; return the row.
+
+    None where it was not begun or nothing came of it. What passed while nobody
+    followed it is not what it took: the box may have been off for hours. Raise
+    LeftAtWorkError where we are told to leave.
+    """
+    try:
+        applied = _begun(means, wish, pending)
+        if applied is None:
+            return None
+        row = _judged(means.box, wish, pending, applied, target)
+        return replace(row, seconds=_took(means.box, pending, applied.ending))
+    except LeftAtWorkError:
+        raise
+    except KimisvcError as error:
+        broke = Verdict(VerdictKind.INCONCLUSIVE, error.message)
+        return replace(_row(means.box, pending, broke, BROKE), seconds=0.0)
+
+
+def _judged(
+    box: Box, wish: Wish, pending: Pending, applied: Applied, target: SpeedTarget | None
+) -> TrialRow:
+    """Given a start that has ended, return its row."""
+    found = _figures(box, applied.ending)
     verdict = judge(applied.ending, found, wish.profile, target)
     row = _row(box, pending, verdict, applied.ending.outcome.value)
     row = replace(row, started=True, generation=applied.generation)
@@ -80,6 +107,24 @@ def carry_out(means: Means, wish: Wish, pending: Pending, target: SpeedTarget | 
         return row
     spread = start_figure(found.runs).error if found else 0.0
     return replace(row, decode_tok_s=decided.decode_tok_s, error=spread)
+
+
+def _took(box: Box, pending: Pending, ending: Ending) -> float:
+    """Given how a start ended, return what it and the one restored after it took, to their verdicts (s).
+
+    Where neither has a verdict: since the service was last started.
+    """
+    decided = [row for row in (ending.verdict, ending.restored) if row is not None]
+    if not decided:
+        service = box.systemd.state(box.layout.units.service)
+        return max(0.0, box.now() - max(pending.at, service.started_at))
+    seconds = 0.0
+    for verdict in decided:
+        start = box.history.start(verdict.invocation)
+        # A gate that was run again over an old start began with us.
+        began = max(pending.at, start.started_at) if start else verdict.at
+        seconds += max(0.0, verdict.at - began)
+    return seconds
 
 
 def judge(

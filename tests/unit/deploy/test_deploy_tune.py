@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deploy_support import Quiet, add_generation, add_start, box_at, profile
 
-from kimisvc.deploy.history import StartFigures, VerdictRow
+from kimisvc.deploy.apply import Wish
+from kimisvc.deploy.history import ApplyRow, StartFigures, VerdictRow
+from kimisvc.deploy.history.rows import RollbackRow
 from kimisvc.deploy.outcome import Ending, Outcome
 from kimisvc.deploy.tune.asked import WORDS, asked_of, read_plan
 from kimisvc.deploy.tune.begin import refuse_hopeless, with_target
@@ -28,7 +30,7 @@ from kimisvc.deploy.tune.state import (
     write_state,
 )
 from kimisvc.deploy.tune.summary import outlook, summary
-from kimisvc.deploy.tune.trial import judge
+from kimisvc.deploy.tune.trial import Means, follow_begun, judge
 from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.measure.tuning import Search, Stop, Why, next_step
 from kimisvc.profile.resolved import to_toml
@@ -239,6 +241,65 @@ def test_what_the_gate_refused_stays_refused() -> None:
     assert judged(ended(Outcome.INCONCLUSIVE, UNKNOWN), fast, "40~50") is UNKNOWN
     assert judged(ended(Outcome.STOPPED, None), None, "40~50") is UNKNOWN
     assert judged(ended(Outcome.ACCEPTED, DEGRADED), fast) is DEGRADED  # no target: the gate's
+
+
+# ---------------------------------------------------------------- a start begun before us
+
+
+def cut_off(tmp_path: Path, speeds: tuple[float, ...] = (81.0, 81.1, 81.2)) -> tuple[Means, Wish]:
+    """A start of 100 s that was begun at 90 and decided by 210, of which we hear at 1000."""
+    box = box_at(tmp_path)
+    add_generation(box, BASE)
+    add_generation(box, LL)
+    box.generations.make_current(box.generations.get(2))
+    box.history.begin_apply(ApplyRow(90.0, None, 2, 1, "ll", "ada (tune)", (), None, None))
+    if speeds:
+        add_start(box, 2, speeds, name="ll")
+    nothing: Any = None
+    return Means(box, nothing, nothing_to_say()), Wish(LL, "as written\n", to_toml(LL), (), "")
+
+
+def nothing_to_say() -> Any:
+    class Silent:
+        def step(self, text: str) -> None:
+            del text
+
+    return Silent()
+
+
+@pytest.mark.parametrize(
+    ("begun_at", "seconds"),
+    [
+        (90.0, 100.0),  # up to its verdict: the box was off after it, or before it
+        (152.0, 50.0),  # a gate that was run again over a start from before
+    ],
+)
+def test_a_start_that_went_on_without_us_took_what_it_took(
+    tmp_path: Path, begun_at: float, seconds: float
+) -> None:
+    means, wish = cut_off(tmp_path)
+    row = follow_begun(means, wish, Pending("ll", 0, begun_at), SpeedTarget(40, 50))
+    assert row is not None
+    assert (row.verdict, row.started, row.seconds) == (PASS, True, seconds)
+
+
+def test_a_rollback_that_went_on_without_us_counts_too(tmp_path: Path) -> None:
+    means, wish = cut_off(tmp_path, ())
+    history = means.box.history
+    add_start(means.box, 2, (9.0, 9.1, 9.2), FAIL, name="ll")
+    history.add_rollback(RollbackRow(250.0, 2, 1, "under the floor"))
+    add_start(means.box, 1, (81.0, 81.1, 81.2))
+    row = follow_begun(means, wish, Pending("ll", 0, 90.0), SpeedTarget(40, 50))
+    assert row is not None
+    assert (row.verdict, row.seconds) == (FAIL, 200.0)
+
+
+def test_what_was_not_begun_is_not_followed(tmp_path: Path) -> None:
+    means, wish = cut_off(tmp_path)
+    newest = means.box.history.sequence()
+    assert follow_begun(means, wish, Pending("ll", newest, 90.0), None) is None
+    other = replace(wish, resolved=to_toml(BASE))
+    assert follow_begun(means, other, Pending("base", 0, 90.0), None) is None
 
 
 # ---------------------------------------------------------------- plan and words

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deploy_support import box_at, profile
+from deploy_support import add_generation, box_at, profile
 
 from kimisvc.deploy.apply import Wish
 from kimisvc.deploy.tune import leave as tune_leave
 from kimisvc.deploy.tune import search as tune
+from kimisvc.deploy.tune import waiting
 from kimisvc.deploy.tune.state import (
     Asked,
     Contender,
@@ -22,11 +23,12 @@ from kimisvc.deploy.tune.state import (
     read_state,
     write_state,
 )
+from kimisvc.deploy.tune.summary import summary
 from kimisvc.deploy.tune.trial import Means
 from kimisvc.errors import HostError
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import Interval, Risk, VerdictKind
+from kimisvc.records import EngineCounters, Interval, Risk, VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +62,7 @@ class Stage:
         self.script = {name: list(rows) for name, rows in script.items()}
         self.box: Box = replace(box_at(folder), now=lambda: self.moment, sleep=self.sleep)
         self.dies_at = -1
+        self.api: Api | None = None
 
     def sleep(self, seconds: float) -> None:
         self.moment += seconds
@@ -97,7 +100,8 @@ class Stage:
             return Wish(wanted, written, to_toml(wanted), (), "")
 
         def api_of(_wanted: Profile) -> Any:
-            raise AssertionError("nothing is to be drained")
+            assert self.api is not None, "nothing is to be drained"
+            return self.api
 
         nothing: Any = None
         world = tune.World(Means(self.box, nothing, Silent()), wish_of, api_of)
@@ -105,6 +109,30 @@ class Stage:
         assert state is not None
         assert state == read_state(self.box.layout)
         return state
+
+    def serve(self, busy_for: float = 0.0) -> Api:
+        """Let a generation run from before, with requests that end after so many seconds."""
+        self.box = replace(self.box, clock=lambda: self.moment)
+        number = add_generation(self.box, profile("old"))
+        self.box.generations.make_current(self.box.generations.get(number))
+        self.api = Api(self, self.moment + busy_for)
+        return self.api
+
+
+class Api:
+    """The counters of a server whose requests end at a moment; remembers when it was asked."""
+
+    def __init__(self, stage: Stage, ends: float) -> None:
+        self.stage, self.ends = stage, ends
+        self.looks: list[float] = []
+
+    def counters(self) -> EngineCounters:
+        self.looks.append(self.stage.moment)
+        return EngineCounters(0, 0, 0, 0, float(self.stage.moment < self.ends), 0)
+
+
+def clock(hour: int, minute: int = 0, day: int = 30) -> float:
+    return time.mktime((2026, 11, day, hour, minute, 0, 0, 0, -1))
 
 
 def asked(**words: Any) -> Asked:
@@ -183,3 +211,93 @@ def test_starts_wait_for_their_window(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (second, later) == ("ll", at + SECONDS)
     assert any("waiting for the window" in text for _, text in state.log)
     assert state.spent_s == 3 * SECONDS  # waiting costs nobody anything
+
+
+def test_putting_back_waits_for_the_window_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, {"base": [(PASS, 55.0)], "ll": [(PASS, 55.1)]})
+    monkeypatch.setattr(f"{__name__}.SECONDS", 1200.0)
+    stage.moment = clock(22, day=10)
+    stage.begin(asked(search=Search.EXPLORE, window="22:00-22:30", max_starts=2))
+    stage.search(monkeypatch)
+    assert stage.started == [(name, clock(22, day=day)) for name, day in
+                             (("base", 10), ("ll", 11), ("base", 12))]  # fmt: skip
+
+
+def test_each_restart_waits_for_requests_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, {"base": [(PASS, 55.0)], "ll": [(PASS, 55.1)]})
+    api = stage.serve()
+    stage.begin(asked(search=Search.EXPLORE, max_starts=2, drain_s=600.0))
+    stage.search(monkeypatch)
+    assert [name for name, _ in stage.started] == ["base", "ll", "base"]
+    assert [at for _, at in stage.started] == api.looks[2::3]  # three quiet looks before each
+    assert len(api.looks) == 9
+
+
+@pytest.mark.parametrize(
+    ("busy_h", "drain_h", "begins"),
+    [
+        (0.1, 2.0, clock(22, 6, 10)),
+        (1.5, 2.0, clock(22, 0, 11)),  # drained when the window was closed: the next one
+        (99.0, 0.2, clock(22, 12, 10)),  # patience ended, the window is open
+        (99.0, 2.0, clock(22, 0, 11)),  # both ended: at the next window, without more patience
+    ],
+)
+def test_a_window_holds_after_requests_have_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_h: float, drain_h: float, begins: float
+) -> None:
+    stage = Stage(tmp_path, {"base": [(PASS, 55.0)]})
+    monkeypatch.setattr(waiting, "needed", lambda *_: 600.0)
+    stage.moment = clock(22, day=10)
+    stage.serve(busy_h * 3600)
+    stage.begin(asked(window="22:00-23:00", drain_s=drain_h * 3600))
+    state = stage.search(monkeypatch)
+    _, at = stage.started[0]
+    assert begins <= at <= begins + 10
+    told = any("not seen idle within" in text for _, text in state.log)
+    assert told is (busy_h > drain_h)
+
+
+def test_a_start_that_was_not_begun_waits_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was to begin in the window, the box went down, and comes up by day."""
+    stage = Stage(tmp_path, {"base": [(PASS, 55.0)]})
+    stage.moment = clock(22, day=10)
+    stage.begin(asked(window="22:00-06:00"))
+    stage.dies_at = 0
+    with pytest.raises(HostError):
+        stage.search(monkeypatch)
+    stage.moment = clock(9, day=11)
+    state = stage.search(monkeypatch)
+    assert stage.started[0] == ("base", clock(22, day=11))
+    assert [trial.seconds for trial in state.trials] == [SECONDS]
+
+
+@pytest.mark.parametrize("outcome", ["broke", "stopped"])
+def test_what_could_not_be_left_in_place_is_not_said_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    stage = Stage(tmp_path, {"base": [(PASS, 44.0)], "ll": [(PASS, 44.1)]})
+    stage.begin(asked(search=Search.EXPLORE, max_starts=2))
+    carry_out = stage.carry_out
+
+    def broken(*words: Any) -> TrialRow:
+        row = carry_out(*words)
+        if len(stage.started) <= 2:
+            return row
+        return replace(row, verdict=UNKNOWN, reason="no space left on device", outcome=outcome)
+
+    monkeypatch.setattr(stage, "carry_out", broken)
+    state = stage.search(monkeypatch)
+    assert [name for name, _ in stage.started] == ["base", "ll", "base", "base"]
+    assert state.ended is not None
+    assert state.ended.left == (
+        "base was to be left in place and was not: no space left on device;"
+        " no generation is in place"
+    )
+    assert (state.ended.winner, state.ended.exit) == ("", 5)
+    assert "not worse" not in summary(state)
