@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.host.environment_file import Assignment, Oddity, read
+from kimisvc import environment_file
+from kimisvc.environment_file import Assignment, is_name, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,11 +140,7 @@ def parse(raw: bytes) -> Contents:
 
 def variables(found: Contents) -> Mapping[str, str]:
     """Given what was read, return what the service gets: of one that comes twice, the last."""
-    return {
-        one.name: one.value
-        for one in found.assignments
-        if is_name(one.name) and Oddity.NO_SIGN not in one.oddities
-    }
+    return environment_file.variables(found.assignments)
 
 
 def everything(found: Contents) -> Mapping[str, str]:
@@ -157,8 +154,3 @@ def everything(found: Contents) -> Mapping[str, str]:
         name = last if is_name(last) and one.value else f"line {one.line}"
         held[name if name not in held else f"{name}, line {one.line}"] = one.value or one.name
     return held
-
-
-def is_name(name: str) -> bool:
-    """Given what stands before a `=`, return whether systemd takes it for a variable."""
-    return name.isascii() and name.isidentifier()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kimisvc import environment_file
 from kimisvc.profile.adoption.unit_file import UnitText, read_unit, specifier_values
 from kimisvc.profile.adoption.unit_words import (
     assignments,
     command_words,
-    environment_file,
     expand,
 )
 
@@ -79,7 +79,7 @@ def told(unit: Unit, file: str) -> tuple[list[str] | None, dict[str, str]]:
     for value in unit.all("Environment"):
         variables |= assignments(value, known).found
     if unit.all("EnvironmentFile"):  # the line before may go on over it
-        variables |= environment_file(file)[0]
+        variables |= environment_file.variables(environment_file.read(file))
     try:
         _, words = command_words(unit.last("ExecStart"), known)
         return expand(words[1:], variables, lambda _: None)[2:], variables

@@ -9,13 +9,14 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "kimisvc"
 
-INNERMOST = {"errors", "records", "redaction", "vllm_records"}
+INNERMOST = {"environment_file", "errors", "records", "redaction", "vllm_records"}
 DOORS = {"host"}
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "errors": {"records"},  # for the annotation of ProfileRefusedError only
     "records": set(),
     "vllm_records": set(),
+    "environment_file": set(),
     "redaction": set(),
     "shipped": set(),
     "profile": INNERMOST,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimisvc.environment_file import Oddity, is_name
 from kimisvc.host import secrets_file
-from kimisvc.host.environment_file import Oddity
 from kimisvc.profile.secret_signs import SETTINGS, looks_secret, names_a_secret
 from kimisvc.records import Problem, Profile, Severity
 from kimisvc.redaction import SHORTEST
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kimisvc.deploy.checks.inspection import Inspection
-    from kimisvc.host.environment_file import Assignment
+    from kimisvc.environment_file import Assignment
     from kimisvc.host.secrets_file import Contents
 
 KEY = "service.secrets_file"
@@ -167,7 +167,7 @@ def _line(one: Assignment) -> Iterator[tuple[Severity, str]]:
         )
     elif one.name.split()[:1] == ["export"]:
         name = one.name.split()[-1]
-        said = f": write {name}=... alone" if secrets_file.is_name(name) else ""
+        said = f": write {name}=... alone" if is_name(name) else ""
         yield (
             ERROR,
             (
@@ -177,7 +177,7 @@ def _line(one: Assignment) -> Iterator[tuple[Severity, str]]:
         )
     elif _is_bare_secret(one.name):
         yield ERROR, "is a value without a name (a key that ends in =?). Write NAME=value"
-    elif not secrets_file.is_name(one.name):
+    elif not is_name(one.name):
         yield (
             ERROR,
             (

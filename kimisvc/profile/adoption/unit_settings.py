@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from kimisvc import environment_file
+from kimisvc.environment_file import Oddity
 from kimisvc.errors import KimisvcError
 from kimisvc.profile.adoption import unit_words
 from kimisvc.profile.adoption.directives import may_be_shown, reason
@@ -16,6 +18,7 @@ from kimisvc.profile.quantities import format_duration, format_size, parse_durat
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kimisvc.environment_file import Assignment
     from kimisvc.profile.adoption.scene import Launch, Scene
     from kimisvc.profile.adoption.unit_file import Unit
 
@@ -92,12 +95,12 @@ def _take_file(value: str, scene: Scene, known: Mapping[str, str]) -> None:
         if not value.startswith("-"):
             _keep_file(value, scene, "not read; taken for the file of keys and tokens")
         return
-    found, ignored = unit_words.environment_file(text)
+    lines = environment_file.read(text)
+    found = environment_file.variables(lines)
     for name, setting in found.items():
         scene.export(name, setting, path)
-    for name in ignored:
-        export = ": `export` is a shell's word" if name.startswith("export ") else ""
-        draft.unclear(f"{path}: {shown(name)}", f"systemd ignores the line{export}")
+    for line in lines:
+        _note_dropped(line, path, scene)
     secrets = [name for name, setting in found.items() if secret_variable(name, setting)]
     if secrets:
         rest = ", ".join(name for name in found if name not in secrets)
@@ -105,6 +108,21 @@ def _take_file(value: str, scene: Scene, known: Mapping[str, str]) -> None:
                    (f". It wins over [env]: take out of it {rest}" if rest else ""))  # fmt: skip
     else:
         draft.drop(f"EnvironmentFile={shown(value)}", "what it sets is in [env]")
+
+
+def _note_dropped(line: Assignment, path: str, scene: Scene) -> None:
+    """What is no name of a variable may be a key that stands alone: it is told by its line."""
+    where, last = f"{path}:{line.line}", (line.name.split() or [""])[-1]
+    if Oddity.COMMENT_GOES_ON in line.oddities:
+        scene.draft.unclear(where, "a comment that ends in a backslash: systemd takes the next "
+                            "line as part of it")  # fmt: skip
+    elif line.is_dropped and line.name.startswith("export ") and environment_file.is_name(last):
+        scene.draft.unclear(
+            f"{where}: export {shown(last)}",
+            "systemd ignores the line: `export` is a shell's word",
+        )
+    elif line.is_dropped:
+        scene.draft.unclear(where, "systemd ignores the line: no NAME=value")
 
 
 def _keep_file(path: str, scene: Scene, words: str) -> None:

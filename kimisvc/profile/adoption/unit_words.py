@@ -1,8 +1,8 @@
 r"""How systemd splits and expands the values of a unit. Pure.
 
 Sources: systemd.syntax(7), "Quoting"; systemd.unit(5), "Specifiers";
-systemd.service(5), "Command lines"; systemd.exec(5), Environment= and
-EnvironmentFile=. What systemd ignores with a warning is ignored here, and told.
+systemd.service(5), "Command lines"; systemd.exec(5), Environment=. What systemd
+ignores with a warning is ignored here, and told.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ _CODED = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-
 _SPECIFIER = re.compile("%(.?)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\$|\$\{([^}:]*)(?:[}:]|\Z)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LINE_END = re.compile("[\r\n]")
-_ESCAPED_IN_FILE = '"\\`$'
 _BACKSLASH = "\\"
 
 
@@ -189,65 +187,3 @@ def _braced(
         return match[0]  # never closed, or a shell's ${NAME:-other}: systemd leaves it as it is
     asked(match[1])
     return variables.get(match[1], "")
-
-
-def environment_file(text: str) -> tuple[dict[str, str], list[str]]:
-    """Given the text of an EnvironmentFile=, return what it sets, and the names systemd ignores.
-
-    Neither % nor $ is expanded there; a line that begins `export` sets nothing.
-    """
-    found: dict[str, str] = {}
-    ignored: list[str] = []
-    rest = text
-    while rest:
-        rest = rest.lstrip(_BLANKS)
-        if rest[:1] in ("#", ";"):
-            rest = _after_comment(rest)
-            continue
-        line = re.split(_LINE_END, rest, maxsplit=1)[0]
-        name, equals, _ = line.partition("=")
-        if not equals:
-            ignored += [name.strip()] if name.strip() else []
-            rest = rest[len(line) + 1 :]
-            continue
-        value, rest = _file_value(rest[len(name) + 1 :])
-        if _NAME.fullmatch(name.strip()):
-            found[name.strip()] = value
-        else:
-            ignored.append(name.strip())
-    return found, ignored
-
-
-def _after_comment(rest: str) -> str:
-    """A comment goes on over a backslash at the end of its line."""
-    comment = re.match(r"(?:[^\r\n\\]|\\.)*[\r\n]?", rest, re.DOTALL)
-    return rest[comment.end() :] if comment else ""
-
-
-def _file_value(rest: str) -> tuple[str, str]:
-    """Given what follows `NAME=`, return the value and what follows its line."""
-    value, kept, at = "", 0, 0  # `kept`: up to here blanks at the end belong to it
-    quote, may_open = "", True  # a quote opens where a value begins, or right after another
-    while at < len(rest):
-        char = rest[at]
-        at += 1
-        if char == _BACKSLASH and quote != "'":
-            following = rest[at : at + 1]
-            plain = not quote or following in _ESCAPED_IN_FILE
-            ends = following in ("\r", "\n")
-            value += "" if ends else following if plain else char + following
-            at += 1
-            kept, may_open = len(value), False
-        elif char == quote:
-            quote, may_open = "", True
-        elif not quote and char in "\r\n":
-            break
-        elif may_open and not quote and char in "\"'":
-            quote = char
-        elif may_open and not quote and char in _BLANKS:
-            pass
-        else:
-            value += char
-            kept = len(value) if quote or char not in _BLANKS else kept
-            may_open = False
-    return value[:kept], rest[at:]

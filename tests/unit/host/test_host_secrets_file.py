@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.host.environment_file import Assignment, Oddity, read
+from kimisvc.environment_file import Assignment, Oddity, read
 from kimisvc.host.secrets_file import LARGEST, contents, everything, parse, variables, why_open
 from kimisvc.render.quoting import environment_file_line
 

@@ -13,14 +13,12 @@ from kimisvc.profile.adoption.unit_words import (
     Assignments,
     assignments,
     command_words,
-    environment_file,
     expand,
     specifiers,
     words,
 )
 from kimisvc.render.quoting import (
     environment_assignment,
-    environment_file_line,
     exec_argument,
     exec_program,
 )
@@ -47,12 +45,6 @@ def test_a_command_that_kimisvc_writes_comes_back(arguments: list[str]) -> None:
     prefixes, found = command_words(line, KNOWN)
     assert prefixes == ""
     assert expand(found[1:], {"a": "x y"}, lambda _: None) == arguments
-
-
-@given(st.dictionaries(NAMES, VALUES, max_size=5))
-def test_a_file_of_variables_that_kimisvc_writes_comes_back(values: dict[str, str]) -> None:
-    text = "\n".join(environment_file_line(name, value) for name, value in values.items())
-    assert environment_file(text) == (values, [])
 
 
 @pytest.mark.parametrize(
@@ -98,36 +90,6 @@ def test_what_systemd_ignores_of_an_environment_or_fills_in_is_told(
 
 
 @pytest.mark.parametrize(
-    # seen on systemd 252 as PID 1
-    ("text", "found", "ignored"),
-    [
-        ("P=s7@o8\\p=@us$0!", {"P": "s7@o8p=@us$0!"}, []),
-        (r'P="a\"b\\c\d"', {"P": r'a"b\c\d'}, []),
-        ("P=a\\\r\nQ=1", {"P": "a", "Q": "1"}, []),
-        (r"P='a\$b\\c'", {"P": r"a\$b\\c"}, []),
-        ("P='a\r\nb'", {"P": "a\r\nb"}, []),
-        ("P=trailing  \r\nQ=2", {"P": "trailing", "Q": "2"}, []),
-        ("P=a#b ;c", {"P": "a#b ;c"}, []),
-        ("export P=x\nQ=1", {"Q": "1"}, ["export P"]),
-        ("P=a\\\nb", {"P": "ab"}, []),
-        ('P="two\nlines"\nQ=1', {"P": "two\nlines", "Q": "1"}, []),
-        ("P=%h $Q", {"P": "%h $Q"}, []),
-        ("P=1\nP=2", {"P": "2"}, []),
-        ("P='a\\\nb'", {"P": "a\\\nb"}, []),
-        ('P="a\\\nb"', {"P": "ab"}, []),
-        ("# P=0\n; P=0\n\n  P = 1", {"P": "1"}, []),
-        ("# goes on \\\nP=0\nQ=1", {"Q": "1"}, []),
-        ("P=\nQ=1", {"P": "", "Q": "1"}, []),
-        ("P='a'\"b\"c", {"P": "abc"}, []),
-        ('P=x"y"', {"P": 'x"y"'}, []),
-        ("no assignment\nQ=1", {"Q": "1"}, ["no assignment"]),
-    ],
-)
-def test_environment_file(text: str, found: dict[str, str], ignored: list[str]) -> None:
-    assert environment_file(text) == (found, ignored)
-
-
-@pytest.mark.parametrize(
     ("line", "found"),
     [
         ("$D", ["a", "b c"]),
@@ -169,8 +131,3 @@ def test_any_value_is_read_or_refused(value: str) -> None:
         list(words(value))
     except ValueError as error:
         assert "not closed" in str(error)  # noqa: PT017 - any other is a defect
-
-
-@given(st.text("aP=\"'\\ \n#;", max_size=30))
-def test_any_file_of_variables_is_read(text: str) -> None:
-    environment_file(text)

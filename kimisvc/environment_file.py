@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 BLANKS = " \t\n\r"
 LINE_ENDS = "\n\r"
@@ -42,6 +46,11 @@ class Assignment:
     line: int
     value: str = field(repr=False)
     oddities: frozenset[Oddity] = frozenset()
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether systemd sets nothing by it."""
+        return Oddity.NO_SIGN in self.oddities or not is_name(self.name)
 
 
 class _State(Enum):
@@ -218,3 +227,13 @@ def read(text: str) -> tuple[Assignment, ...]:
     reader.feed(text)
     reader.end()
     return tuple(reader.found)
+
+
+def is_name(name: str) -> bool:
+    """Given what stands before a `=`, return whether systemd takes it for a variable."""
+    return name.isascii() and name.isidentifier()
+
+
+def variables(found: Iterable[Assignment]) -> dict[str, str]:
+    """Given what was read, return what a service gets: of one that comes twice, the last."""
+    return {one.name: one.value for one in found if not one.is_dropped}
