@@ -12,6 +12,7 @@ from kimisvc.deploy.checks import (
     files,
     gpus,
     host,
+    manager,
     memory,
     model,
     nccl,
@@ -53,6 +54,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("GPU processes", gpus.occupied),
     ("other vLLMs", gpus.vllm_processes),
     ("NCCL files", nccl.leaks),
+    ("environment", manager.leaks),
 )
 """Every check and what it looks at, in the order `doctor` shows them."""
 

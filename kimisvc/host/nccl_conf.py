@@ -9,6 +9,7 @@ HOME says.
 from __future__ import annotations
 
 import pwd
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,17 @@ def read(path: Path) -> ConfFile:
     except OSError as error:
         return ConfFile(path, {}, f"{path}: {error.strerror}")
     return ConfFile(path, parse(text))
+
+
+def is_waited_for(path: Path) -> bool:
+    """Given the path of such a file, return whether NCCL would wait for ever to read it.
+
+    A pipe: fopen(3) ends when somebody opens the other end (fifo(7)).
+    """
+    try:
+        return stat.S_ISFIFO(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def parse(text: str) -> dict[str, str]:

@@ -112,6 +112,16 @@ class Systemd:
         """Return systemd's version, as it says it itself ("252.39-1~deb12u2")."""
         return str(self._read(lambda: self._manager_property("Version", b"s"), "version"))
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables that every service gets from systemd itself, where it sets no others.
+
+        Those of DefaultEnvironment= and of `systemctl set-environment`, and what
+        systemd adds (systemd.exec(5), "Environment variables").
+        """
+        given = self._read(lambda: self._manager_property("Environment", b"as"), "environment")
+        words = (word.decode(errors="replace").partition("=") for word in given)
+        return {name: value for name, _, value in words}
+
     # ------------------------------------------------------------- acting
 
     def start(self, unit: str) -> str:

@@ -103,6 +103,39 @@ def test_a_file_that_changes_the_baseline(stage: Stage, nccl_conf: str) -> None:
     assert said.returncode == 0, said.stdout
 
 
+SYSTEM_CONF = "/etc/systemd/system.conf.d/50-forgotten.conf"
+
+
+@pytest.fixture
+def managers_own(stage: Stage) -> Iterator[None]:
+    """Variables that systemd gives every service, by both ways there are."""
+    stage.sandbox.run("mkdir", "-p", SYSTEM_CONF.rpartition("/")[0])
+    stage.sandbox.write(SYSTEM_CONF, "[Manager]\nDefaultEnvironment=OMP_NUM_THREADS=1\n")
+    stage.sandbox.run("systemctl", "daemon-reload")
+    stage.sandbox.run("systemctl", "set-environment", "NCCL_PROTO=LL", "VLLM_API_KEY=planted-2f5c")
+    yield
+    stage.sandbox.run("systemctl", "unset-environment", "NCCL_PROTO", "VLLM_API_KEY")
+    stage.sandbox.run("rm", SYSTEM_CONF)
+    stage.sandbox.run("systemctl", "daemon-reload")
+
+
+@pytest.mark.usefixtures("managers_own")
+def test_what_was_set_in_systemd_itself(stage: Stage) -> None:
+    several = {"tensor-parallel-size": 2}
+    profile = stage.profile("base", args=several)
+    told = sorted(refused(stage, profile))
+    assert [next(n for n in ("NCCL_PROTO=LL", "OMP_NUM_THREADS", "VLLM_API_KEY") if n in words)
+            for words in told] == ["NCCL_PROTO=LL", "OMP_NUM_THREADS", "VLLM_API_KEY"]  # fmt: skip
+    assert "planted" not in "".join(told)
+    keys = "/etc/kimisvc/manager.keys"
+    stage.sandbox.write(keys, "VLLM_API_KEY=k7Zr-planted\n")
+    stage.sandbox.run("chmod", "600", keys)
+    ours = {"NCCL_PROTO": "Simple", "OMP_NUM_THREADS": "2"}
+    own = stage.profile("own", env=ours, args=several, service={"secrets_file": keys})
+    said = stage.kimisvc("doctor", own)
+    assert said.returncode == 0, said.stdout
+
+
 def test_little_shared_memory_and_what_was_left_there(stage: Stage) -> None:
     stage.sandbox.run("bash", "-c", "head -c 3M /dev/zero > /dev/shm/nccl-Left12")
     try:

@@ -8,6 +8,7 @@ from kimisvc.deploy.checks.inspection import warning
 from kimisvc.host import nccl_conf, reach
 from kimisvc.profile.knowledge.variables.row import ActsOn
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.secret_signs import secret_in
 from kimisvc.records import Problem, Risk
 
 if TYPE_CHECKING:
@@ -31,18 +32,27 @@ def leaks(about: Inspection) -> Iterator[Problem]:
     chosen = env.get(nccl_conf.CHOSEN_BY, "")
     for path in _paths(about, chosen):
         found = nccl_conf.read(path)
-        why = reach.why_unreachable(path, about.viewer) or found.why_not
-        if why:
-            if str(path) == chosen:
-                yield Problem(
-                    f"{why}; NCCL would say nothing and go on without it",
-                    key=f"env.{nccl_conf.CHOSEN_BY}",
-                )
+        unseen = reach.why_unreachable(path, about.viewer)
+        if unseen or found.why_not:
+            yield from _unread(path, unseen or found.why_not, chosen)
             continue
         for name, value in found.variables.items():
             if name not in known:
                 known.add(name)  # the first file counts
-                yield _leak(about, path, f"{name}={value}", name)
+                yield _leak(about, path, name, value)
+
+
+def _unread(path: Path, why: str, chosen: str) -> Iterator[Problem]:
+    """What NCCL waits for, or was told to read and does not; a usual file may be missing."""
+    if nccl_conf.is_waited_for(path):
+        yield Problem(
+            f"{path} is a named pipe, and NCCL would wait for what is written there; remove it",
+            key=f"env.{nccl_conf.CHOSEN_BY}" if str(path) == chosen else "env",
+        )
+    elif str(path) == chosen:
+        yield Problem(
+            f"{why}; NCCL would say nothing and go on without it", key=f"env.{nccl_conf.CHOSEN_BY}"
+        )
 
 
 def _paths(about: Inspection, chosen: str) -> tuple[Path, ...]:
@@ -51,11 +61,10 @@ def _paths(about: Inspection, chosen: str) -> tuple[Path, ...]:
     return nccl_conf.conf_paths(chosen, staged, about.root)
 
 
-def _leak(about: Inspection, path: Path, setting: str, name: str) -> Problem:
-    shown = setting if name.startswith(("NCCL_", "CUDA_")) else name  # others may be secrets
-    words = f"{about.profile.name} would run with {shown} from {path}"
+def _leak(about: Inspection, path: Path, name: str, value: str) -> Problem:
+    words = f"{about.profile.name} would run with {shown(name, value)} from {path}"
     if (
-        _is_harmless(name)
+        is_harmless(name)
         or about.ranks <= 1
         or str(path) == about.profile.env.get("NCCL_CONF_FILE")
     ):
@@ -63,8 +72,17 @@ def _leak(about: Inspection, path: Path, setting: str, name: str) -> Problem:
     return Problem(f"{words}; write it into [env], or take it out of there", key="env")
 
 
-def _is_harmless(name: str) -> bool:
-    """Whether a variable changes no figure here; of how NCCL starts only what loads no code."""
+def shown(name: str, value: str) -> str:
+    """Given a variable and its value, return them, and of one that may be a secret the name."""
+    tunes = name.startswith(("NCCL_", "CUDA_"))
+    return f"{name}={value}" if tunes and not secret_in(name, value) else name
+
+
+def is_harmless(name: str) -> bool:
+    """Given a variable, return whether it changes no figure on one box.
+
+    Of how NCCL starts only what loads no code.
+    """
     row = VARIABLES.get(name)
     if row is None:
         return False

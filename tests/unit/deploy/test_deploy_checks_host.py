@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import pytest
 from good_host import program, write
@@ -339,3 +339,127 @@ def test_a_value_that_may_be_a_secret_is_not_shown(host: Host) -> None:
     said = host.error("NCCL files")
     assert "HF_TOKEN" in said
     assert "planted" not in said
+
+
+def test_the_key_of_nccls_own_network_is_not_shown(host: Host) -> None:
+    write(host.root / "etc" / "nccl.conf", "NCCL_PSK=planted-2f5c\n")
+    said = host.warning("NCCL files")
+    assert "NCCL_PSK" in said
+    assert "planted" not in said
+
+
+def test_a_pipe_in_the_place_of_a_file_is_waited_for(host: Host) -> None:
+    pipe = write(host.root / "etc" / "nccl.conf", "")
+    pipe.unlink()
+    os.mkfifo(pipe)
+    assert host.error("NCCL files") == (
+        f"{pipe} is a named pipe, and NCCL would wait for what is written there; remove it"
+    )
+    pipe.rename(host.root / "chosen")
+    host.env(NCCL_CONF_FILE=str(host.root / "chosen"))
+    (problem,) = host.ask("NCCL files")
+    assert (problem.key, problem.severity.value) == ("env.NCCL_CONF_FILE", "error")
+
+
+def test_a_folder_in_the_place_of_a_file_says_nothing_to_nccl(host: Host) -> None:
+    (host.root / "etc" / "nccl.conf").mkdir(parents=True)
+    assert host.ask("NCCL files") == []
+
+
+# ------------------------------------------------------------------ systemd's own environment
+
+
+class Manager:
+    """systemd, with an environment of its own."""
+
+    given: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, running: Path) -> None:
+        assert running.parts[-3:] == ("run", "systemd", "system")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def environment(self) -> dict[str, str]:
+        return {"LANG": "C.UTF-8", "PATH": "/usr/bin", "HTTPS_PROXY": "http://p:1", **self.given}
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The variables that were set in systemd itself; what it has anyway harms nobody."""
+    monkeypatch.setattr("kimisvc.host.systemd.Systemd", Manager)
+    given: dict[str, str] = {}
+    monkeypatch.setattr(Manager, "given", given)
+    return given
+
+
+def test_a_box_without_systemd_has_no_environment_of_its(host: Host) -> None:
+    assert host.ask("environment") == []
+
+
+def test_what_was_set_in_systemd_reaches_a_profile_that_does_not_say_so(
+    host: Host, manager: dict[str, str]
+) -> None:
+    assert host.ask("environment") == []
+    manager["NCCL_PROTO"] = "LL"
+    assert host.error("environment") == (
+        "baseline would run with NCCL_PROTO=LL from systemd's own environment (systemctl"
+        " show-environment); write it into [env], or take it out of there: systemctl"
+        " unset-environment NCCL_PROTO, or DefaultEnvironment= in system.conf"
+    )
+    host.env(NCCL_PROTO="Simple")
+    assert host.ask("environment") == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "VLLM_ATTENTION_BACKEND", "VLLM_NEVER_HEARD_OF", "CUDA_LAUNCH_BLOCKING", "LD_PRELOAD",
+        "OMP_NUM_THREADS", "PYTHONPATH", "LD_AUDIT", "TORCH_NCCL_BLOCKING_WAIT", "NCCL_CONF_FILE",
+    ],
+)  # fmt: skip
+def test_whatever_tunes_vllm_or_loads_code_is_in_the_way(
+    host: Host, manager: dict[str, str], name: str
+) -> None:
+    manager[name] = "1"
+    assert name in host.error("environment")
+
+
+@pytest.mark.parametrize("name", ["NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "HF_HUB_OFFLINE"])
+def test_of_systemds_own_what_changes_no_figure_is_only_odd(
+    host: Host, manager: dict[str, str], name: str
+) -> None:
+    manager[name] = "1"
+    assert name in host.warning("environment")
+
+
+def test_of_systemds_own_what_one_gpu_or_none_does_not_use_is_only_odd(
+    host: Host, manager: dict[str, str]
+) -> None:
+    host.hardware(gpus=1)
+    host.args({"tensor-parallel-size": 1})
+    manager["NCCL_PROTO"] = "LL"
+    assert "NCCL_PROTO" in host.warning("environment")
+    manager.clear()
+    manager["CUDA_LAUNCH_BLOCKING"] = "1"
+    assert "CUDA_LAUNCH_BLOCKING" in host.error("environment")
+    host.hardware(gpus=0)
+    assert "CUDA_LAUNCH_BLOCKING" in host.warning("environment")
+
+
+def test_a_secret_of_systemds_own_is_not_shown_and_the_secrets_file_wins(
+    host: Host, manager: dict[str, str]
+) -> None:
+    manager["VLLM_API_KEY"] = "planted-2f5c"
+    said = host.error("environment")
+    assert "VLLM_API_KEY" in said
+    assert "write it into the secrets file" in said
+    assert "planted" not in said
+    keys = write(host.root / "keys", "VLLM_API_KEY=x7\nexport NCCL_PSK=1\n")
+    host.service(secrets_file=str(keys))
+    assert host.ask("environment") == []
+    manager["NCCL_PSK"] = "planted-2f5c"  # systemd drops the line with export
+    assert "planted" not in host.warning("environment")

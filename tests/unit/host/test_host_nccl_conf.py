@@ -70,4 +70,7 @@ def test_a_pipe_is_not_waited_for_and_dev_null_is_empty(tmp_path: Path) -> None:
     assert nccl_conf.read(path) == ConfFile(
         path, {}, f"{path}: is no regular file but a named pipe"
     )
+    assert nccl_conf.is_waited_for(path)
+    for other in (tmp_path, Path("/dev/null"), tmp_path / "none", path / "below"):
+        assert not nccl_conf.is_waited_for(other)
     assert nccl_conf.read(Path("/dev/null")) == ConfFile(Path("/dev/null"), {})
