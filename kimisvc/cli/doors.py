@@ -16,13 +16,14 @@ from kimisvc.records import Installation
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kimisvc.deploy.box import Box
     from kimisvc.host.systemd import Systemd
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.profile.knowledge.court import Sight
     from kimisvc.profile.loader import Checked
+    from kimisvc.profile.problems import Finding
     from kimisvc.records import Profile, UnitFile
     from kimisvc.vllm_records import VllmKnowledge
 
@@ -69,7 +70,29 @@ def checked(path: str) -> Checked:
     from kimisvc.profile.loader import check
 
     seen = sight()
-    return check(find_profile(path), shipped("profiles"), lambda draft: judged(draft, seen))
+
+    def judges(draft: Profile) -> Iterator[Finding]:
+        yield from judged(draft, seen)
+        yield from _broken_config(draft.vllm.model)
+
+    return check(find_profile(path), shipped("profiles"), judges)
+
+
+def _broken_config(model: str) -> Iterator[Finding]:
+    """What keeps a config.json that is there from being judged; vLLM stops at it as well.
+
+    One that is not there, or not for us to read, is the preflight's business.
+    """
+    from kimisvc.host.checkpoint import BadJson, read_json
+    from kimisvc.profile.problems import Finding
+
+    path = Path(model) / "config.json"
+    if not path.is_absolute() or not os.access(path, os.R_OK):
+        return
+    found = read_json(path)
+    if isinstance(found, BadJson):
+        where = f"{path}:{found.line}" if found.line else str(path)
+        yield Finding(("vllm", "model"), f"{where} {found.reason}; vLLM could not read the model")
 
 
 def sight() -> Sight:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +14,9 @@ from kimisvc.deploy.layout import Layout
 from kimisvc.records import Installation, Profile, VllmSettings
 from kimisvc.render.buckets import OPTION
 from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROFILE = Profile("mine", VllmSettings("/opt/vllm/bin/vllm", "/srv/models/Kimi"))
 
@@ -60,3 +65,47 @@ def test_damaged_state_hinders_nobody_from_rendering(
     (place.state / "kimi").mkdir(parents=True)
     (place.state / "kimi" / "current").write_text("no symlink")
     assert OPTION in service()
+
+
+def written(tmp_path: Path, model: Path | str) -> str:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'schema = 1\nname = "mine"\n[vllm]\nexecutable = "/opt/v/bin/vllm"\nmodel = "{model}"\n'
+    )
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (os.mkfifo, "config.json is no regular file but a named pipe; vLLM could not read"),
+        (os.mkdir, "config.json Is a directory; vLLM could not read"),
+        (lambda path: path.write_text('{\n"a": }\n'), "config.json:2 is no JSON: Expecting value"),
+        (lambda path: path.write_text("[]"), "config.json holds no JSON object"),
+        (lambda path: path.write_bytes(b"\xff"), "config.json"),
+    ],
+)
+def test_a_config_that_cannot_be_read_is_no_config_to_be_silent_of(
+    tmp_path: Path, spoil: Callable[[Path], object], says: str
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    spoil(model / "config.json")
+    found = doors.checked(written(tmp_path, model))
+    (problem,) = found.problems
+    assert found.profile is None
+    assert (problem.line, problem.key) == (5, "vllm.model")
+    assert says in problem.message
+
+
+def test_a_model_that_is_not_here_is_the_preflights_business(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    for name in (model, "org/model", f"{model}/{'x' * 300}"):
+        assert doors.checked(written(tmp_path, name)).problems == ()
+    model.mkdir()
+    assert doors.checked(written(tmp_path, model)).problems == ()
+    (model / "config.json").symlink_to("nowhere")
+    assert doors.checked(written(tmp_path, model)).problems == ()
+    (model / "config.json").unlink()
+    (model / "config.json").write_text("{}")
+    assert doors.checked(written(tmp_path, model)).problems == ()

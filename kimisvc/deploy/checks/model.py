@@ -114,7 +114,7 @@ def _faults(about: Inspection, folder: Path, names: tuple[str, ...]) -> Iterator
 
 
 def _config(about: Inspection, model: Path) -> Iterator[Problem]:
-    there = [model / name for name in CONFIGS if (model / name).is_file()]
+    there = [model / name for name in CONFIGS if (model / name).exists()]
     if not there:
         yield Problem(f"{model} holds no config.json, so it is no model folder", key=KEY)
         return

@@ -12,6 +12,8 @@ import pytest
 from staged_host import lfs_pointer, safetensors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from good_host import Host
 
 SECOND = "model-00002-of-00003.safetensors"
@@ -203,7 +205,16 @@ def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
     assert "is no regular file but a named pipe" in host.error("model files")
 
 
-def test_a_pipe_in_place_of_the_config_is_none(host: Host, folder: Path) -> None:
-    (folder / "config.json").unlink()
-    os.mkfifo(folder / "config.json")
-    assert host.error("model") == f"{folder} holds no config.json, so it is no model folder"
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [(os.mkfifo, "is no regular file but a named pipe"), (os.mkdir, "Is a directory")],
+)
+def test_a_config_that_is_no_file_is_said_to_be_none(
+    host: Host, folder: Path, make: Callable[[Path], None], says: str
+) -> None:
+    config = folder / "config.json"
+    config.unlink()
+    make(config)
+    (problem,) = host.ask("model")
+    assert problem.file == str(config)
+    assert problem.message == says
