@@ -9,14 +9,23 @@ import click
 
 from kimisvc.cli import doors
 from kimisvc.cli.options import Form, as_json
-from kimisvc.cli.output import emit_json, problem_json, speed, table, verdict_json
+from kimisvc.cli.output import (
+    emit_json,
+    problem_json,
+    problem_lines,
+    speed,
+    table,
+    verdict_json,
+)
 from kimisvc.errors import KimisvcError
+from kimisvc.records import Problem
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kimisvc.deploy.catalogue import Listed
+    from kimisvc.profile.loader import Checked
 
 
 @click.command()
@@ -35,7 +44,7 @@ def profiles(paths: tuple[Path, ...], form: Form) -> None:
     place, survey = doors.installation(), gpu.survey()
     found = catalogue(
         dict.fromkeys(_files(paths)),
-        lambda file: doors.checked(str(file)),
+        _checked,
         lambda profile: preflight(profile, place, survey),
         place,
     )
@@ -56,6 +65,19 @@ def profiles(paths: tuple[Path, ...], form: Form) -> None:
     for one in found:
         for why in _why_not(one):
             click.echo(f"{_name(one)}: {why}")
+
+
+def _checked(file: Path) -> Checked:
+    """Check one file; whatever becomes of that, the others are listed."""
+    from kimisvc.profile.loader import Checked
+
+    try:
+        return doors.checked(str(file))
+    except KimisvcError as error:
+        why = error.message
+    except Exception as error:  # noqa: BLE001 - a defect at one file must not hide the others
+        why = f"kimisvc cannot judge it ({type(error).__name__}); ask for this file alone: check"
+    return Checked(None, (Problem(why, file=str(file)),), (), {})
 
 
 def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
@@ -82,10 +104,7 @@ def _where(one: Listed) -> str:
 
 def _why_not(one: Listed) -> list[str]:
     """What keeps it from this host: problems of its own, or of the host."""
-    if one.profile is None:
-        told = [problem_json(problem) for problem in one.problems]
-        return [f"{p['key']}: {p['message']}" if p["key"] else p["message"] for p in told]
-    return [problem_json(problem)["message"] for problem in one.in_the_way]
+    return problem_lines(one.problems if one.profile is None else one.in_the_way)
 
 
 def _standing(one: Listed) -> str:

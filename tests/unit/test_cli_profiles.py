@@ -12,6 +12,7 @@ from kimisvc.cli.main import main
 from kimisvc.deploy.catalogue import catalogue
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
+from kimisvc.errors import KimisvcError
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records import Installation, Problem, Severity
 from kimisvc.shipped import shipped
@@ -19,6 +20,7 @@ from kimisvc.shipped import shipped
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kimisvc.profile.loader import Checked
     from kimisvc.records import Profile
 
 TEXT = """schema = 1
@@ -79,9 +81,53 @@ def test_a_profile_with_a_fault_is_listed_with_it(
     (tmp_path / "broken.toml").write_text(TEXT + "prot = 1\n")
     assert main(["profiles", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert "broken: vllm.prot: unknown key. Did you mean port?" in said
+    where = f"{tmp_path / 'broken.toml'}:6"
+    assert f"broken: {where}: vllm.prot: unknown key. Did you mean port?" in said
     assert main(["profiles", str(tmp_path / "nowhere")]) == 1
     assert "no such file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 9000, "9" * 9000])
+def test_a_number_without_end_hides_neither_the_other_problems_nor_the_other_files(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, number: str
+) -> None:
+    (tmp_path / "endless.toml").write_text(f"{TEXT}port = {number}\n[args]\nx = {number}\n")
+    (tmp_path / "mine.toml").write_text(TEXT)
+    assert main(["profiles", str(tmp_path), "--json"]) == 0
+    listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)["profiles"]}
+    assert {"mine", "baseline", "endless"} <= set(listed)
+    keys = [problem["key"] for problem in listed["endless"]["problems"]]
+    assert keys == (["vllm.port", "args.x"] if number[:2] == "0x" else [""])
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (KimisvcError("odd", "the disk is on fire"), "the disk is on fire"),
+        (ValueError("planted"), "kimisvc cannot judge it (ValueError)"),
+    ],
+)
+def test_a_file_that_kimisvc_trips_over_hides_no_other(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: Exception,
+    says: str,
+) -> None:
+    (tmp_path / "mine.toml").write_text(TEXT)
+    real = doors.checked
+
+    def checked(path: str) -> Checked:
+        if path.endswith("mine.toml"):
+            raise error
+        return real(path)
+
+    monkeypatch.setattr(doors, "checked", checked)
+    assert main(["profiles", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert f"mine: {tmp_path}/mine.toml: {says}" in said
+    assert "planted" not in said
+    assert "baseline" in said
 
 
 def test_a_bare_name_is_looked_for_on_the_box_before_among_the_shipped(
