@@ -131,8 +131,13 @@ def read_chain(path: Path, shipped: Path) -> Chain:
     """
     sources: list[Source] = []
     seen: list[Path] = []
+    wanted: object = None
     while True:
         source = read_source(path)
+        unfit = next((message for line, message in source.faults if not line), "")
+        if sources and unfit:  # it has no line of its own: the file that names it has one
+            message = f"{shown(wanted)} leads to {path}, which {unfit}"
+            return Chain(tuple(sources), Finding(("extends",), message))
         sources.append(source)
         seen.append(_real(path))
         wanted = source.data.get("extends") if source.data else None

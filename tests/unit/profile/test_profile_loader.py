@@ -71,6 +71,30 @@ def test_a_bad_profile_gets_exactly_the_problems_beside_it(
     assert not any("topsecret" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("folder", "is a directory"), ("pipe", "is not a regular file"), ("large", "larger than 1 MiB"),
+     ("endless", "TOML that no reader takes")],
+)  # fmt: skip
+def test_an_extended_file_that_is_none_is_told_where_it_is_named(
+    tmp_path: Path, kind: str, why: str
+) -> None:
+    wrong = tmp_path / kind
+    if kind == "folder":
+        wrong.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(wrong)
+    else:
+        wrong.write_text("#" * (1 << 21) if kind == "large" else "a = " + "[" * 100_000)
+    written(tmp_path, f'schema = 1\nextends = "{kind}"\n', "middle.toml")
+    top = written(tmp_path, 'schema = 1\nextends = "middle.toml"\n')
+    (line,) = said(top)
+    assert line.startswith(f'middle.toml:2: extends: "{kind}" leads to {kind}, which ')
+    assert why in line
+    (own,) = said(wrong)
+    assert own.startswith(f"{kind}: ")  # the operator's own has nobody who names it
+
+
 def test_every_expectation_has_its_profile() -> None:
     assert {path.stem for path in BAD.glob("*.expected")} == {path.stem for path in BAD_PROFILES}
 
