@@ -51,6 +51,36 @@ OWNED_OPTIONS: Mapping[str, str] = MappingProxyType(
 )
 """Options of `vllm serve` that may not stand in [args], and why."""
 
+_NO_API = "kimisvc asks the HTTP API of vLLM for answers, and there would be"
+_ASKABLE: Mapping[str, tuple[Mapping[str, str], str]] = MappingProxyType(
+    {
+        "headless": ({"true": "Leave it out"}, f"{_NO_API} none"),
+        "grpc": ({"true": "Leave it out"}, f"{_NO_API} none but gRPC"),
+        "api-server-count": ({"0": "Write 1 or more, or leave it out"}, f"{_NO_API} none"),
+        "tokens-only": (
+            {"true": "Leave it out"},
+            f"{_NO_API} tokens alone: it refuses every question in words",
+        ),
+        "skip-tokenizer-init": (
+            {"true": "Leave it out"},
+            f"{_NO_API} no tokenizer: it refuses every question in words",
+        ),
+        "runner": (
+            {"pooling": 'Write "generate", or leave it out', "draft": "Leave it out"},
+            f"{_NO_API} no chat",
+        ),
+        "convert": (
+            {"embed": "Leave it out", "classify": "Leave it out"},
+            f"{_NO_API} no chat: it makes the model one for embeddings or classes",
+        ),
+    }
+)
+"""Values of options that leave no HTTP server, or none that writes text, and what to write instead.
+
+By the serve command of vLLM 0.32 (entrypoints/cli/serve.py; ModelConfig._get_runner_type); a
+server with tokens-only or skip-tokenizer-init was seen to answer chats and completions with errors.
+"""
+
 OWNED_VARIABLES: Mapping[str, str] = MappingProxyType(
     {
         "VLLM_API_KEY": f"is a secret, and every user can read the environment of a unit. "
@@ -103,6 +133,13 @@ def _option_name_problem(written: str) -> str:
     return OWNED_OPTIONS.get(option_name(written), "")
 
 
+def _unaskable(written: str, value: object) -> str:
+    """Given an option and its value, say why kimisvc could not ask the server; "" if it can."""
+    refused, why = _ASKABLE.get(option_name(written), ({}, ""))
+    word = str(value).strip().lower() if isinstance(value, bool | int | str) else ""
+    return f"{shown(value)} is refused: {why}. {refused[word]}" if word in refused else ""
+
+
 def _option_value_problem(written: str, value: object) -> str:
     secret = secret_in(written, value)
     if secret:
@@ -113,7 +150,7 @@ def _option_value_problem(written: str, value: object) -> str:
             _refuse_words(value)
     except ValueError as error:
         return str(error)
-    return ""
+    return _unaskable(written, value)
 
 
 def _refuse_unwritable(value: object, depth: int) -> None:
@@ -204,7 +241,8 @@ def _variable_value_problem(name: str, value: object) -> str:
     if isinstance(value, int):
         return "" if abs(value) < _INT64 else "is a number of more than 64 bits"
     if not isinstance(value, str):
-        hint = f'Write {name} = "{shown(value)}"' if isinstance(value, float) else "Write a string"
+        number = shown(value).removesuffix(".0")  # 16.0 is meant as 16: few readers take a point
+        hint = f'Write {name} = "{number}"' if isinstance(value, float) else "Write a string"
         return f"{shown(value)} is refused: variables hold strings. {hint}"
     if len(f"{name}={value}".encode()) >= _LONGEST_WORD:
         return "is longer than 128 KiB, more than any process can be given (execve(2))"
