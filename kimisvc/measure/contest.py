@@ -53,6 +53,11 @@ class Candidate:
         return tuple(t.figure for t in self.trials if t.figure and t.verdict.accepted)
 
     @property
+    def unknown(self) -> bool:
+        """Whether it was started, and no start of it could be judged."""
+        return {trial.verdict for trial in self.trials} == {VerdictKind.INCONCLUSIVE}
+
+    @property
     def failed(self) -> bool:
         """Whether it is given up: a start failed, or none could be judged."""
         kinds = [trial.verdict for trial in self.trials]

@@ -77,7 +77,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start this candidate anew, even if it is the one that runs, and measure it."""
+    """Start this candidate and measure it; in a comparison anew, even if it is the one that runs."""
 
     candidate: str
 
@@ -124,7 +124,10 @@ def next_step(plan: Plan, spent: Spent) -> Start | Stop:
 
 
 def expected(plan: Plan) -> Expected:
-    """Given a plan before its first start, return how long it will take, from the loads known."""
+    """Given a plan before its first start, return how long it will take, from the loads known.
+
+    A gate that is run once more because it could not tell is not reckoned with.
+    """
     each = [one.start_s for one in allowed(plan)]
     if not each:
         return Expected(0.0, 0.0)
@@ -139,9 +142,16 @@ def expected(plan: Plan) -> Expected:
 
 
 def _first(order: Sequence[Candidate]) -> Candidate | Why:
-    """Given the candidates in order, return the next untried one, or why there is none to try."""
+    """Given the candidates in order, return the next to try, or why there is none to try.
+
+    One whose gate could not tell runs still, as nothing was started after it: to
+    ask its gate once more costs no load, and the next candidate costs one.
+    """
     if any(one.usable and one.meets for one in order):
         return Why.TARGET_MET
+    newest = next((one for one in reversed(order) if one.trials), None)
+    if newest is not None and newest.unknown and not newest.failed:
+        return newest
     return next((one for one in order if not one.trials), Why.ALL_TRIED)
 
 

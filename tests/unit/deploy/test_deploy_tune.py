@@ -330,6 +330,17 @@ def test_how_long_a_start_takes_is_from_history(tmp_path: Path) -> None:
     assert start_seconds(box, BASE, Search.EXPLORE) == 100.0
 
 
+def test_what_runs_and_could_not_be_judged_takes_its_gate_alone_too(tmp_path: Path) -> None:
+    systemd = Quiet(kimisvc_kimi="active")
+    box = box_at(tmp_path, systemd)
+    add_start(box, add_generation(box, BASE), (55.0, 55.1))
+    systemd.invocation = add_start(box, add_generation(box, LL), (55.0, 55.1), UNKNOWN, name="ll")
+    box.generations.make_current(box.generations.get(2))
+    assert start_seconds(box, LL, Search.FIRST_THAT_MEETS) == 50.0
+    systemd.invocation = "it was started again, and still loads"
+    assert start_seconds(box, LL, Search.FIRST_THAT_MEETS) == 100.0
+
+
 def test_the_summary_says_all_a_ticket_needs() -> None:
     slower = replace(
         ROW, candidate="ll", verdict=DEGRADED, reason="judged", seconds=2160.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import pytest
 from hypothesis import given, settings
@@ -56,8 +57,11 @@ def play(plan: Plan, outcomes: dict[str, list[Trial]]) -> Played:
             return played
         one = next(c for c in plan.candidates if c.name == step.candidate)
         came = outcomes[one.name][min(len(one.trials), len(outcomes[one.name]) - 1)]
+        # Asked whether it meets a target, what is loaded already costs its gate alone: seconds.
+        again = plan.search is Search.FIRST_THAT_MEETS and played.starts[-1:] == [one.name]
         played.starts.append(one.name)
-        played.spent = Spent(played.spent.seconds + one.start_s, played.spent.starts + 1)
+        cost = 0.0 if again else one.start_s
+        played.spent = Spent(played.spent.seconds + cost, played.spent.starts + 1)
         after = replace(one, trials=(*one.trials, came))
         plan = replace(plan, candidates=tuple(after if c is one else c for c in plan.candidates))
     pytest.fail("it goes on and on")
@@ -92,6 +96,27 @@ def test_between_floor_and_goal_is_not_met_and_the_faster_is_kept() -> None:
 def test_nothing_that_works_is_no_winner() -> None:
     outcomes = {"baseline": [Trial(FAIL)], "ll_ring": [Trial(UNKNOWN)]}
     assert play(Plan((BASE, RING)), outcomes).stop == Stop(Why.ALL_TRIED, "")
+
+
+def test_what_could_not_be_judged_is_asked_once_more_while_it_runs() -> None:
+    outcomes = {"baseline": [Trial(UNKNOWN), trial(81.4)], "ll_ring": [trial(90.0)]}
+    played = play(Plan((BASE, RING)), outcomes)
+    assert played.starts == ["baseline", "baseline"]
+    assert played.spent.seconds == LOAD
+    assert played.stop == Stop(Why.TARGET_MET, "baseline")
+
+
+def test_what_could_not_be_judged_twice_is_given_up() -> None:
+    outcomes = {"baseline": [Trial(UNKNOWN)], "ll_ring": [Trial(UNKNOWN), trial(55.0)]}
+    played = play(Plan((BASE, RING)), outcomes)
+    assert played.starts == ["baseline", "baseline", "ll_ring", "ll_ring"]
+    assert played.stop == Stop(Why.TARGET_MET, "ll_ring")
+
+
+def test_what_does_not_run_any_more_is_not_asked_again() -> None:
+    before = replace(BASE, trials=(Trial(UNKNOWN),))
+    after = replace(RING, trials=(trial(41.0, DEGRADED),))
+    assert next_step(Plan((before, after)), Spent()) == Stop(Why.ALL_TRIED, "ll_ring")
 
 
 def test_the_first_listed_is_tried_first_and_the_others_by_risk() -> None:
@@ -258,11 +283,15 @@ def test_a_target_met_by_the_first_is_exactly_one_start(
 
 @settings(deadline=None)
 @given(plans, luck)
-def test_without_exploring_nothing_is_started_twice(
+def test_without_exploring_nothing_is_loaded_twice(
     plan: Plan, outcomes: dict[str, list[Trial]]
 ) -> None:
     played = play(replace(plan, search=Search.FIRST_THAT_MEETS), outcomes)
-    assert len(set(played.starts)) == len(played.starts)
+    loads = [name for name, _ in groupby(played.starts)]
+    assert len(set(loads)) == len(loads)
+    again = {name for name in loads if played.starts.count(name) > 1}
+    assert all(outcomes[name][0].verdict is UNKNOWN for name in again)
+    assert len(played.starts) <= 2 * len(loads)
 
 
 @settings(deadline=None)
