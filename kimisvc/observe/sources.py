@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from kimisvc.deploy.box import Box
@@ -137,9 +137,8 @@ class HistoryReader:
 
 @dataclass(frozen=True, slots=True)
 class _Canaries:
-    """Those that were counted, up to a sequence: history forgets old ones, a counter may not fall."""
+    """The newest that measured and the newest of all, out of those up to a sequence."""
 
-    counts: Mapping[str, int] = field(default_factory=dict)
     measured: CanaryRow | None = None
     until: int = 0
     at: float = 0.0
@@ -153,7 +152,6 @@ class _Canaries:
             return self
         measured = (row for row in rows if row.result is CanaryResult.MEASURED)
         return _Canaries(
-            dict(Counter(self.counts) + Counter(row.result.value for row in rows)),
             next(measured, self.measured),
             rows[0].sequence,
             rows[0].at,
@@ -171,7 +169,7 @@ def _history_view(history: History, canaries: _Canaries) -> HistoryView:
         applies=dict(Counter(row.outcome for row in history.applies(ALL) if row.outcome)),
         rollbacks=dict(Counter("no" if r.to_generation is None else "yes" for r in rollbacks)),
         expected_load={model: history.expected_load(model) for model in models},
-        canary_runs=canaries.counts,
+        canary_runs=history.canary_counts(),
         canary=canaries.measured,
         canary_at=canaries.at,
     )

@@ -88,6 +88,7 @@ def test_only_so_many_canaries_are_kept_and_the_oldest_go(
         history.add_canary(replace(CANARY, at=at))
     assert [row.at for row in history.canaries()] == [3.0, 2.0, 9.0]
     assert [row.sequence for row in history.canaries()] == [5, 4, 3]
+    assert history.canary_counts() == {"measured": 5}
 
 
 def test_facts_are_kept_with_a_start_and_a_later_gate_without_them_takes_none_away(
@@ -172,6 +173,19 @@ def test_a_pruned_history_goes_on_counting(history: History) -> None:
     last = history.add_canary(CANARY)
     history.prune(before=5000.0)
     assert history.add_canary(CANARY) == last + 1
+
+
+def test_canaries_are_counted_by_result_and_those_that_were_taken_out_stay_counted(
+    history: History,
+) -> None:
+    assert history.canary_counts() == {}
+    for at, result in enumerate(list(CanaryResult) * 2):
+        history.add_canary(replace(CANARY, at=float(at), result=result))
+    counts = {result.value: 2 for result in CanaryResult}
+    for before in (0.0, 1.0, 1.0, 3.0, 5000.0):
+        history.prune(before)
+        assert history.canary_counts() == counts
+    assert len(history.canaries()) == 1
 
 
 def test_facts_that_are_no_object_are_none(history: History, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kimisvc.deploy.history import History, RollbackRow
+from kimisvc.deploy.history import CanaryResult, CanaryRow, History, RollbackRow
 from kimisvc.deploy.history.schema import SCHEMA_VERSION, TABLES
 from kimisvc.errors import KimisvcError
 from kimisvc.records import VerdictKind
@@ -72,6 +72,25 @@ def test_what_comes_after_the_migration_comes_after_all_that_was(old: Path) -> N
     newest = history.sequence()
     history.add_rollback(RollbackRow(1.0, 5, 3, "x"))
     assert history.sequence() == newest + 1
+
+
+def test_canaries_of_a_file_of_version_2_are_counted_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    history = History(path)
+    canary = CanaryRow(1.0, "abc", 3, "ll_ring", CanaryResult.FAILED)
+    for _ in range(3):
+        history.add_canary(canary)
+    db = sqlite3.connect(path)
+    with db:
+        db.execute("DROP TABLE canaries_gone")
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    assert history.canary_counts() == {"failed": 3}
+    assert rows(path, "PRAGMA user_version") == [(2,)]
+    history.add_canary(canary)
+    assert rows(path, "PRAGMA user_version") == [(SCHEMA_VERSION,)]
+    history.prune(5000.0)
+    assert history.canary_counts() == {"failed": 4}
 
 
 def test_a_migration_that_is_killed_leaves_the_old_file(old: Path) -> None:

@@ -148,12 +148,13 @@ class History(Reading):
                     row.decode_tok_s, row.low, row.high, row.ttft_s, row.reason,
                 ),
             )  # fmt: skip
-            db.execute(
-                "DELETE FROM canaries WHERE sequence <="
-                " (SELECT sequence FROM canaries ORDER BY sequence DESC LIMIT 1 OFFSET ?)",
-                (MOST_CANARIES,),
+            sequence = int(cursor.lastrowid or 0)
+            _take_out_canaries(
+                db,
+                "sequence <= (SELECT sequence FROM canaries ORDER BY sequence DESC LIMIT 1 OFFSET ?)",
+                MOST_CANARIES,
             )
-            return int(cursor.lastrowid or 0)
+            return sequence
 
     def add_bench(self, row: BenchRow) -> int:
         """Given one result of `vllm bench serve`, keep it and return its sequence."""
@@ -177,11 +178,11 @@ class History(Reading):
         start, verdict, apply, rollback and bench: they are few, and what is asked for.
         """
         with self._writing() as db:
-            canaries = db.execute(
-                "DELETE FROM canaries WHERE at < ?"
-                " AND sequence < (SELECT max(sequence) FROM canaries)",  # no sequence comes twice
-                (before,),
-            ).rowcount
+            canaries = _take_out_canaries(
+                db,
+                "at < ? AND sequence < (SELECT max(sequence) FROM canaries)",  # no sequence comes twice
+                before,
+            )
             samples = db.execute(
                 "DELETE FROM samples WHERE record IN (SELECT record FROM verdicts WHERE at < ?"
                 " AND generation NOT IN (SELECT generation FROM verdicts WHERE accepted))",
@@ -198,6 +199,17 @@ class History(Reading):
 
     def _writing(self) -> AbstractContextManager[Connection]:
         return self._file.writing()
+
+
+def _take_out_canaries(db: Connection, which: str, value: float) -> int:
+    """Given a condition and its value, take those canaries out, but not out of the counts."""
+    counted = f"SELECT result, count(*) FROM canaries WHERE {which} GROUP BY result"  # noqa: S608 - constants
+    db.execute(
+        f"INSERT INTO canaries_gone {counted}"
+        " ON CONFLICT (result) DO UPDATE SET count = count + excluded.count",
+        (value,),
+    )
+    return db.execute(f"DELETE FROM canaries WHERE {which}", (value,)).rowcount  # noqa: S608 - a constant
 
 
 def _add_verdict(db: Connection, record: GateRecord, accepted: Accepted) -> None:

@@ -72,9 +72,10 @@ class HistoryFile:
             return None
         kept = self.path.with_name(f"{self.path.name}.damaged-{int(now)}")
         with self._translated():
-            for suffix in ("-wal", "-shm"):
-                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-            self.path.rename(kept)
+            # With its newest rows, which are the easiest to save; SQLite finds them by their name.
+            for suffix in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    self.path.with_name(self.path.name + suffix).rename(f"{kept}{suffix}")
         return kept
 
     def _is_damaged(self) -> bool:
@@ -131,7 +132,7 @@ class HistoryFile:
             if version == SCHEMA_VERSION:
                 return db.execute(query, arguments).fetchall()
             with contextlib.closing(sqlite3.connect(":memory:")) as copy:
-                db.backup(copy)  # small: what fills a history came with version 2
+                db.backup(copy)  # 12 MB at most, and only until somebody writes
                 self._migrate(copy)
                 return copy.execute(query, arguments).fetchall()
 

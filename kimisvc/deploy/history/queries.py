@@ -37,5 +37,9 @@ OF_PROFILE = (
     "from_generation IN (SELECT generation FROM applies WHERE profile = ?"
     " UNION SELECT generation FROM starts WHERE profile = ?)"
 )
+CANARY_COUNTS = (
+    "SELECT result, sum(count) FROM (SELECT result, count(*) AS count FROM canaries GROUP BY result"
+    " UNION ALL SELECT result, count FROM canaries_gone) GROUP BY result"
+)
 CANARY = f"SELECT {CANARY_COLUMNS} FROM canaries"  # noqa: S608 - a constant
 BENCH = f"SELECT {BENCH_COLUMNS} FROM benches"  # noqa: S608 - a constant

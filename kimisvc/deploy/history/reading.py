@@ -11,6 +11,7 @@ from kimisvc.deploy.history.queries import (
     APPLY,
     BENCH,
     CANARY,
+    CANARY_COUNTS,
     FIGURES,
     OF_PROFILE,
     ROLLBACK,
@@ -67,6 +68,11 @@ class Reading:
         """Return the newest applies, newest first."""
         return self.find_applies(Which(limit=limit))
 
+    def last_generation(self) -> int:
+        """Return the highest number of a generation that was ever applied, 0 before the first."""
+        rows = self._file.select("SELECT max(generation) FROM applies")
+        return int(rows[0][0] or 0) if rows else 0
+
     def rollbacks(self, after: int = 0, limit: int = 1000) -> tuple[RollbackRow, ...]:
         """Given a sequence, return the rollbacks that came after it, newest first."""
         return self.find_rollbacks(Which(after=after, limit=limit))
@@ -90,6 +96,10 @@ class Reading:
     def find_applies(self, which: Which) -> tuple[ApplyRow, ...]:
         """Return those of the applies, newest first."""
         return tuple(map(apply_row, self._find(APPLY, which)))
+
+    def canary_counts(self) -> dict[str, int]:
+        """Return how many canaries there ever were by result, those that were taken out as well."""
+        return {str(result): int(count) for result, count in self._file.select(CANARY_COUNTS)}
 
     def find_canaries(self, which: Which) -> tuple[CanaryRow, ...]:
         """Return those of the canaries, newest first."""

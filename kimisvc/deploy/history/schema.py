@@ -59,9 +59,13 @@ CREATE INDEX starts_sequence ON starts (sequence);
 CREATE INDEX starts_model ON starts (model);
 CREATE INDEX verdicts_invocation ON verdicts (invocation)
 """
-STEPS = (_FIRST, _SECOND)
+_THIRD = """
+CREATE TABLE canaries_gone (result TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT
+"""
+STEPS = (_FIRST, _SECOND, _THIRD)
 """Step N (from 0) makes version N + 1 of version N. A start got its place in the order of events
-with version 2: before its first verdict; if it has none, behind the verdicts of those before it."""
+with version 2: before its first verdict; if it has none, behind the verdicts of those before it.
+With version 3 canaries that are taken out are counted: what counts them may not fall."""
 SCHEMA_VERSION = len(STEPS)
 OF_EVERY_VERSION = ("starts", "verdicts", "samples", "applies", "rollbacks")
 """The tables that every file has; one that lacks one is damaged."""

@@ -216,6 +216,22 @@ def test_canaries_are_counted_though_history_forgets_old_ones(layout: Layout) ->
     assert view.canary is not None
 
 
+def test_the_count_of_canaries_does_not_fall_when_old_ones_go_and_the_exporter_is_started_anew(
+    layout: Layout,
+) -> None:
+    """A counter that falls from 5 to 2 would read as two new failures, and page somebody."""
+    history = History(layout.history)
+    for at in range(5):
+        history.add_canary(canary(CanaryResult.FAILED, float(at)))
+    history.add_canary(canary(CanaryResult.MEASURED, 5.0))
+    before = HistoryReader(layout).read().canary_runs
+    for moment in (3.0, 4.5):
+        history.prune(moment)
+        assert HistoryReader(layout).read().canary_runs == before == {"failed": 5, "measured": 1}
+    history.add_canary(canary(CanaryResult.FAILED, 6.0))
+    assert HistoryReader(layout).read().canary_runs == {"failed": 6, "measured": 1}
+
+
 def test_a_history_that_began_anew_is_counted_anew(layout: Layout) -> None:
     history, reader = History(layout.history), HistoryReader(layout)
     for at in (1.0, 2.0):
