@@ -84,13 +84,26 @@ def winner(candidates: Sequence[Candidate], margin: float) -> Candidate | None:
     Slower by less than the margin is not worse. With one start each the spread
     is an assumed one, which is enough to choose by, not to claim by.
     """
-    usable = [one for one in candidates if one.usable]
-    group = [one for one in usable if one.meets] or usable
+    group = _eligible(candidates)
     if not group:
         return None
     best = fastest(group)
     good = [one for one in group if one is best or not _slower(best, one, len(candidates), margin)]
     return min(good, key=lambda one: (one.differences, RISK_ORDER.index(one.risk)))
+
+
+def is_settled(chosen: Candidate, candidates: Sequence[Candidate], margin: float) -> bool:
+    """Given the winner among candidates, say whether it is shown how it stands to the fastest."""
+    group = _eligible(candidates)
+    best = fastest(group) if group else chosen
+    found = pair(best, chosen, len(candidates), margin).verdict
+    return best.name == chosen.name or found is not Difference.INCONCLUSIVE
+
+
+def _eligible(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that may win: what meets the target, else what was accepted at all."""
+    usable = [one for one in candidates if one.usable]
+    return [one for one in usable if one.meets] or usable
 
 
 def fastest(candidates: Sequence[Candidate]) -> Candidate:

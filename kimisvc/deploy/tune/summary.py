@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.tune.plan import plan_from
-from kimisvc.measure.comparison import compare, say
-from kimisvc.measure.contest import RISK_ORDER
-from kimisvc.measure.tuning import Search, expected
+from kimisvc.measure.comparison import say
+from kimisvc.measure.contest import RISK_ORDER, is_settled, pair
+from kimisvc.measure.tuning import Plan, Search, allowed, expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -112,14 +112,24 @@ def _not_tried(state: TuneState) -> Iterator[str]:
 
 
 def _compared(state: TuneState) -> Iterator[str]:
-    """Each candidate with figures, held against the first that has some."""
-    plan = plan_from(state, {one.name: 0.0 for one in state.candidates})
-    measured = [one for one in plan.candidates if one.figures]
+    """Each candidate with figures, held against the first that has some, as the search does it.
+
+    On as many starts of each, and at the confidence that leaves room for all its
+    looks and pairs: another interval could say what the search did not find.
+    """
+    plan = _plan(state)
+    order = allowed(plan)
+    measured = [one for one in order if one.figures]
     for other in measured[1:]:
         base = measured[0]
-        starts = f"{len(base.figures)} and {len(other.figures)} starts"
-        words = say(compare(base.figures, other.figures, margin=plan.margin))
-        yield f"{other.name} against {base.name} ({starts}): {words}"
+        starts = min(len(base.figures), len(other.figures))
+        each = f"{starts} start{'' if starts == 1 else 's'} of each"
+        words = say(pair(base, other, len(order), plan.margin))
+        yield f"{other.name} against {base.name} ({each}): {words}"
+
+
+def _plan(state: TuneState) -> Plan:
+    return plan_from(state, {one.name: 0.0 for one in state.candidates})
 
 
 def _cost(state: TuneState) -> str:
@@ -144,7 +154,16 @@ def _choice(state: TuneState) -> str:
     if state.asked.search is Search.FIRST_THAT_MEETS and len(state.trials) == 1:
         return f"{figure}; no other had to be started"
     others = {trial.candidate for trial in state.trials} - {winner}
-    return f"{figure}; the simplest that is not worse" if others else figure
+    return f"{figure}; {_how_sure(state, winner)}" if others else figure
+
+
+def _how_sure(state: TuneState, winner: str) -> str:
+    plan = _plan(state)
+    order = allowed(plan)
+    chosen = next((one for one in order if one.name == winner and one.usable), None)
+    if chosen is None or is_settled(chosen, order, plan.margin):
+        return "the simplest that is not worse"
+    return "the simplest that is not shown to be worse"
 
 
 def _at(moment: float) -> str:

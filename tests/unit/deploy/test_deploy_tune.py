@@ -32,6 +32,8 @@ from kimisvc.deploy.tune.state import (
 from kimisvc.deploy.tune.summary import outlook, summary
 from kimisvc.deploy.tune.trial import Means, follow_begun, judge
 from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
+from kimisvc.measure.comparison import Difference, StartFigure, compare
+from kimisvc.measure.contest import winner
 from kimisvc.measure.tuning import Search, Stop, Why, next_step
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records import (
@@ -357,12 +359,49 @@ def test_the_summary_says_all_a_ticket_needs() -> None:
         "1. base: PASS, 55.30 tok/s (95 % interval 55.10 to 55.50): at or over the goal of 50; 1.0 min",
         "2. ll: DEGRADED, 54.40 tok/s (95 % interval 54.00 to 54.80): judged; 36 min",
         "not tried: wild, it is risky",
-        "ll against base (1 and 1 starts): -1.6 %", "inconclusive",
+        "ll against base (1 start of each): -1.6 %", "inconclusive",
         "cost: 38 min in 2 starts, 1.5 min of it to leave",
         "ended: all candidates were tried",
         "left in place: base, accepted and running at 55.30 tok/s; the simplest that is not worse",
     ):  # fmt: skip
         assert words in said, said
+
+
+def searched(**speeds: tuple[float, ...]) -> TuneState:
+    """A comparison that has ended, of so many starts of each."""
+    rows = tuple(
+        replace(ROW, candidate=name, error=0.01, decode_tok_s=Interval(v - 1, v, v + 1))
+        for name, all_of_it in speeds.items()
+        for v in all_of_it
+    )
+    contenders = (*STATE.candidates, Contender("x", Risk.SAFE, 2))
+    state = replace(STATE, candidates=contenders, trials=rows)
+    plan = plan_from(state, {one.name: 0.0 for one in contenders})
+    chosen = winner(plan.candidates, plan.margin)
+    assert chosen is not None
+    return replace(state, ended=Ended(9.0, "the budget is spent", chosen.name, "it runs", 0))
+
+
+def test_a_ticket_claims_no_more_than_the_search_found() -> None:
+    """At 95 % ll would be faster; at the confidence of three contestants that is open."""
+    base, ll = (80.0, 81.2), (84.4, 85.6)
+    figures = [[StartFigure(v, 0.01) for v in side] for side in (base, ll)]
+    assert compare(*figures).verdict is Difference.BETTER
+    state = searched(base=base, ll=ll, x=(80.2, 81.0))
+    said = summary(state)
+    line = next(line for line in said.splitlines() if "ll against base" in line)
+    assert "(2 starts of each)" in line
+    assert "(99.17 % interval" in line
+    assert "inconclusive" in line
+    assert state.ended is not None
+    assert state.ended.winner == "base"
+    assert "the simplest that is not shown to be worse" in said
+
+
+def test_a_ticket_compares_equal_numbers_of_starts() -> None:
+    said = summary(searched(base=(80.0, 80.1), ll=(80.05, 80.0, 99.0), x=()))
+    assert "ll against base (2 starts of each): -0.0 %" in said
+    assert "the simplest that is not worse" in summary(searched(base=(50.0, 50.1), ll=(40.0, 40.1)))
 
 
 def told(seconds: Iterable[float | None]) -> str:
