@@ -244,7 +244,11 @@ class UnitNames:
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """What systemd says of one unit now. `main_pid` 0: no process runs."""
+    """What systemd says of one unit now. `main_pid` 0: no process runs.
+
+    `started_monotonic` is when this start began, `main_started_monotonic` when the newest
+    main process did (s of CLOCK_MONOTONIC; 0: never).
+    """
 
     name: str
     load_state: str
@@ -258,11 +262,17 @@ class UnitState:
     exec_main_status: int = 0
     started_at: float = 0.0
     started_monotonic: float = 0.0
+    main_started_monotonic: float = 0.0
     fragment: str = ""
     drop_ins: tuple[str, ...] = ()
     enabled: str = ""
     needs_reload: bool = False
     job: int = 0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it runs, or is on its way to: also while it waits for its automatic restart."""
+        return self.active_state in ("active", "activating", "reloading")
 
 
 # --------------------------------------------------------------------- measuring

@@ -218,7 +218,7 @@ def _carry_out(
         if plan.standing is Standing.SAME and previous is not None:
             generation = previous
         else:
-            generation = box.generations.add(draft, box.now())
+            generation = box.generations.add(draft, box.now(), _last_given(box))
             reporter.step(f"generation {generation.label} written")
         row = ApplyRow(
             box.now(), None, generation.number, was,
@@ -276,6 +276,13 @@ def _draft(wish: Wish, checks: Checks) -> Draft:
     return Draft(
         wish.profile.name, wish.written, wish.resolved, wish.units, checks.facts(wish.profile)
     )
+
+
+def _last_given(box: Box) -> int:
+    try:
+        return box.history.last_generation()
+    except KimisvcError:
+        return 0  # a damaged history stops no apply; what lies on disk tells as well
 
 
 def _last_accepted(box: Box) -> VerdictRow | None:

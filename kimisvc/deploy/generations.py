@@ -7,6 +7,7 @@ acts on it as root.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -52,6 +53,7 @@ class Generation:
     profile: str
     created_at: float
     facts: Mapping[str, str | float]
+    digest: str = ""
 
     @property
     def label(self) -> str:
@@ -59,11 +61,15 @@ class Generation:
         return f"{self.number} ({self.profile})"
 
     def resolved(self) -> str:
-        """Return the text of its resolved profile. Raise KimisvcError if it cannot be read."""
-        return files.read_text(self.path / RESOLVED)
+        """Return the text of its resolved profile. Raise KimisvcError if it is not what was written."""
+        text = files.read_text(self.path / RESOLVED)
+        if _digest(text) != self.digest:
+            raise _damaged(self.path / RESOLVED)
+        return text
 
     def settings(self) -> Profile:
         """Return its profile. Raise KimisvcError if it is damaged."""
+        self.resolved()
         return restore(self.path / RESOLVED)
 
     def units(self) -> tuple[UnitFile, ...]:
@@ -77,11 +83,7 @@ class Generation:
         )
         for unit in units:
             if _digest(unit.text) != digests[unit.name]:
-                raise KimisvcError(
-                    "generation-damaged",
-                    f"{self.path / UNITS / unit.name} is not what kimisvc wrote",
-                    hint="generations are never edited: apply the profile again",
-                )
+                raise _damaged(self.path / UNITS / unit.name)
         return units
 
 
@@ -110,7 +112,7 @@ class Generations:
             manifest = json.loads(files.read_text(path / MANIFEST))
             return Generation(
                 int(manifest["number"]), path, str(manifest["profile"]),
-                float(manifest["created_at"]), dict(manifest["facts"]),
+                float(manifest["created_at"]), dict(manifest["facts"]), str(manifest["digest"]),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:
             raise KimisvcError("generation-damaged", f"{path / MANIFEST}: {error}") from error
@@ -173,9 +175,13 @@ class Generations:
         """Return the last generation that passed its gate, None if none has."""
         return self._linked(self._layout.accepted)
 
-    def add(self, draft: Draft, now: float) -> Generation:
-        """Given a draft, write the next generation, or raise KimisvcError and leave none."""
-        number = max(self.numbers(), default=0) + 1
+    def add(self, draft: Draft, now: float, last: int = 0) -> Generation:
+        """Given a draft, write the next generation, or raise KimisvcError and leave none.
+
+        `last` is the highest number that is known to have been given: none is
+        given twice, though its folder is gone, for verdicts and links name it.
+        """
+        number = max(last, self._linked_to(), *self.numbers(), 0) + 1
         path = self._path(number)
         staging = path.with_name(f".{path.name}.{os.getpid()}")
         manifest = {
@@ -226,6 +232,14 @@ class Generations:
     def _target(self, generation: Generation) -> str:
         return f"{self._layout.generations.name}/{generation.path.name}"
 
+    def _linked_to(self) -> int:
+        """The highest number that `current` or `accepted` points at, whatever lies there."""
+        highest = 0
+        for link in (self._layout.current, self._layout.accepted):
+            with contextlib.suppress(KimisvcError):
+                highest = max(highest, self._number(link) or 0)
+        return highest
+
     def _linked(self, link: Path) -> Generation | None:
         number = self._number(link)
         return None if number is None else self.get(number)
@@ -249,6 +263,14 @@ class Generations:
         """Remove what an apply that was killed in the middle left staged."""
         for left in self._layout.generations.glob(".*"):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _damaged(path: Path) -> KimisvcError:
+    return KimisvcError(
+        "generation-damaged",
+        f"{path} is not what kimisvc wrote",
+        hint="generations are never edited: apply the profile again",
+    )
 
 
 def _digest(text: str) -> str:

@@ -137,7 +137,7 @@ def _why_restart(now: Situation, changed: set[str]) -> str:
         return "first install" if first else "the unit of vLLM changes"
     if now.owed is Action.RESTART:
         return "an apply before this one was cut off before its restart"
-    if now.service.active_state not in ("active", "activating", "reloading"):
+    if not now.service.goes_on:
         return f"the service is {now.service.active_state}"
     return ""
 

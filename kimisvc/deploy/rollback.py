@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Following, keep_ending, wait_for
 from kimisvc.deploy.box import SWITCH_WAIT, AtBoot, Box, is_installed, keep_copies, plan_for, switch
+from kimisvc.deploy.failure import has_failed, reason
 from kimisvc.deploy.history import ApplyRow, RollbackRow
-from kimisvc.deploy.outcome import Applied, Outcome
+from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.redacting import last_words
-from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError
+from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records import OnFail, Severity
 
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.generations import Generation
-    from kimisvc.records import Problem, Profile, UnitState
+    from kimisvc.deploy.plan import Plan
+    from kimisvc.records import Problem, Profile
 
-EXITED = 1
-"""CLD_EXITED of sigaction(2): the process ended by itself, with a status."""
 ENDS_A_START = (
     "vllm.executable",
     "vllm.model",
@@ -40,8 +39,6 @@ ENDS_A_START = (
     "service.secrets_file",
 )
 """What a start cannot do without. What only spoils a figure must not keep an operator from going back."""
-OPTION_REFUSED = 2
-"""argparse's status for an option that vLLM refuses; RestartPreventExitStatus= of the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +71,9 @@ def for_unit(box: Box) -> RollbackRow | None:
             with contextlib.suppress(KimisvcError):
                 box.history.add_rollback(row)
             return row
-        if not _has_failed(box):
+        if not has_failed(box):
             return None
-        why = _failure(box, current)
+        why = reason(box, current)
         accepted = _proven(box, current)
         obstacle = _obstacle(box, current, accepted)
         if obstacle or accepted is None:
@@ -121,28 +118,74 @@ def to_generation(
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
-        with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
-            box.history.mend(box.now())
-            previous = box.generations.current_number()
-            number = wish.number
-            target = box.generations.get(number) if number is not None else _earlier(box, previous)
-            _refuse(box, target, preflight)
+        while True:
+            with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+                box.history.mend(box.now())
+            target, plan = _wanted(box, wish)
+            # Not under the lock of a switch: asking a vLLM takes its time, and a gate that ends
+            # meanwhile has to be settled.
+            _refuse(target, plan, preflight)
             since = box.history.sequence()
-            reporter.step(f"restoring generation {target.label}")
-            row = ApplyRow(
-                box.now(), None, target.number, previous, target.profile, wish.actor, (), None, None
-            )
-            begun = box.history.begin_apply(row)
-            restored = _restore(box, target, AtBoot.ENABLED)
-        ending = wait_for(box, target, restored.action, since, wish.following, reporter)
-        keep_ending(box, begun, ending)
-        return Applied(ending, target.number, previous, restored.restarted, None, restored.copies)
+            begun = _begin(box, wish, target, plan, reporter)
+            if begun is not None:
+                break
+        ending = wait_for(box, target, plan.action, since, wish.following, reporter)
+        keep_ending(box, begun.row, ending)
+        return Applied(
+            ending,
+            target.number,
+            begun.previous,
+            begun.restored.restarted,
+            None,
+            begun.restored.copies,
+        )
+
+
+def _wanted(box: Box, wish: Restoring) -> tuple[Generation, Plan]:
+    """The generation that is to be restored, and what that would do."""
+    number = wish.number
+    if number is None:
+        target = _earlier(box, box.generations.current_number())
+    else:
+        target = box.generations.get(number)
+    return target, plan_for(box, target.resolved(), target.units())
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A rollback by hand that is on its way: its row in history, what was current, what was done."""
+
+    row: int
+    previous: int | None
+    restored: _Restored
+
+
+def _begin(
+    box: Box, wish: Restoring, target: Generation, plan: Plan, reporter: Reporter
+) -> _Begun | None:
+    """Restore under the lock; None where the box has changed since it was looked at."""
+    with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+        if _wanted(box, wish) != (target, plan):
+            return None
+        previous = box.generations.current_number()
+        reporter.step(f"restoring generation {target.label}")
+        row = ApplyRow(
+            box.now(), None, target.number, previous, target.profile, wish.actor, (), None, None
+        )
+        begun = box.history.begin_apply(row)
+        try:
+            return _Begun(begun, previous, _restore(box, target, AtBoot.ENABLED))
+        except KimisvcError as error:
+            keep_ending(box, begun, Ending(Outcome.BROKE, error.message))
+            raise
+        except KeyboardInterrupt:
+            raise LeftAtWorkError(box.layout.instance) from None
 
 
 def _refuse(
-    box: Box, target: Generation, preflight: Callable[[Profile], tuple[Problem, ...]]
+    target: Generation, plan: Plan, preflight: Callable[[Profile], tuple[Problem, ...]]
 ) -> None:
-    if plan_for(box, target.resolved(), target.units()).action is not Action.RESTART:
+    if plan.action is not Action.RESTART:
         return
     reasons = [
         problem
@@ -229,53 +272,3 @@ def _obstacle(box: Box, current: int, accepted: Generation | None) -> str:
     except KimisvcError:
         keep = False  # damaged: what cannot be read cannot ask to be kept
     return 'the profile says on_fail = "keep"; left as it is' if keep else ""
-
-
-def _has_failed(box: Box) -> bool:
-    """Whether the service gave up, or the gate ended with FAIL; systemd knows, whatever the disk.
-
-    A unit that failed and has a job is being started anew, by an apply that
-    came in between: what failed was the one before.
-    """
-    names = box.layout.units
-    service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
-    if _gave_up(service):
-        return True
-    said_fail = gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
-    return said_fail and not gate.job
-
-
-def _gave_up(service: UnitState) -> bool:
-    """Whether systemd gave the service up, and not somebody stopped it.
-
-    With Restart=always a service only fails for good after an automatic restart
-    that was one too many, or with the status that prevents one. One that failed
-    without either was stopped and ended badly (killed at the timeout): whoever
-    stopped it meant it, as with one that is inactive.
-    """
-    if service.active_state != "failed" or service.job:
-        return False
-    refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
-    # "timeout": it was killed for not stopping in time, after a try that was not the first.
-    return refused or (service.restarts > 0 and service.result != "timeout")
-
-
-def _failure(box: Box, current: int) -> str:
-    service = box.systemd.state(box.layout.units.service)
-    if _gave_up(service):
-        # systemd counts the restart that the start limit refused as one too.
-        starts = max(1, service.restarts)
-        how = (
-            f"the service gave up after {starts} start{'s' if starts > 1 else ''}"
-            f" ({service.result}, exit status {service.exec_main_status})"
-        )
-        if service.drop_ins:
-            how += f"; with drop-ins: {', '.join(service.drop_ins)}"
-        words = last_words(box, service)
-        return f"{how}; its last words: {words}" if words else how
-    try:
-        verdicts = box.history.verdicts(limit=5)
-    except KimisvcError as error:
-        return f"the gate said FAIL ({error.message})"
-    newest = next((v for v in verdicts if v.generation == current), None)
-    return newest.verdict.reason if newest else "the gate said FAIL"

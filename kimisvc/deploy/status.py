@@ -96,7 +96,7 @@ def _past(
         verdicts = history.verdicts(limit=20)
         return (
             history.start(service.invocation_id),
-            next((v for v in verdicts if v.invocation == service.invocation_id), None),
+            next((v for v in verdicts if service.goes_on and v.invocation == service.invocation_id), None),
             next(iter(history.rollbacks(limit=1)), None),
             next(iter(history.canaries(limit=1)), None) if has_canary else None,
         )

@@ -225,6 +225,9 @@ def set_aside(path: Path, copy: Path, mode: int) -> None:
         handle = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with path.open("rb") as source, os.fdopen(handle, "wb") as target:
             shutil.copyfileobj(source, target)
+            target.flush()
+            os.fsync(handle)
+        sync_folder(copy.parent)  # before what is copied is written over
     except OSError as error:
         raise translated(error, path) from error
 

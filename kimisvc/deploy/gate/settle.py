@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import SWITCH_WAIT, Box, is_installed
+from kimisvc.deploy.box import Box, is_installed
 from kimisvc.deploy.gate.record import GateRecord, record_from_json
 from kimisvc.deploy.history import Accepted
 from kimisvc.deploy.outcome import Outcome
@@ -27,6 +27,10 @@ from kimisvc.records import Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+SETTLE_WAIT = 90.0
+"""How long it waits for a switch (s): nobody calls it again. Within TimeoutStopSec= of the gate."""
 
 
 class _Place(Enum):
@@ -54,7 +58,7 @@ def settle(box: Box) -> Settled:
     files.make_folder(box.layout.runtime)
     settled = Settled(note="the gate left no record")
     broke: KimisvcError | None = None
-    with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+    with files.Lock(box.layout.switch_lock, wait=SETTLE_WAIT):
         records = _records(box)
         for path in records:
             last = _Place.NEWEST if path == records[-1] else _Place.EARLIER
@@ -80,7 +84,7 @@ def _was_overtaken(box: Box) -> bool:
     """
     names = box.layout.units
     service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
-    if service.active_state not in ("active", "activating", "reloading"):
+    if not service.goes_on:
         return False
     return service.sub_state == "auto-restart" or gate.started_monotonic < service.started_monotonic
 
@@ -102,7 +106,7 @@ def _take(box: Box, path: Path, place: _Place) -> Settled:
     verdict = record.proof.verdict if record.proof else None
     refusal = "nothing proven"
     if verdict is not None and verdict.kind.accepted:
-        refusal = _accept(box, record) if place is _Place.NEWEST else "a later gate has judged"
+        refusal = _accept(box, record) if place is _Place.NEWEST else _stands(box, record)
     accepted = Accepted.NO if refusal else Accepted.YES
     box.history.add_record(record, accepted, start_facts(box, record))
     files.remove(path)
@@ -112,6 +116,13 @@ def _take(box: Box, path: Path, place: _Place) -> Settled:
         outcome = Outcome.INCONCLUSIVE if refusal else Outcome.ACCEPTED
         box.history.close_applies(record.generation, box.now(), outcome.value, outcome.exit_status)
     return Settled(verdict, refusal if verdict.kind.accepted else "")
+
+
+def _stands(box: Box, record: GateRecord) -> str:
+    """Why an earlier proof is not taken for accepted; empty where it was, before history was full."""
+    accepted = box.generations.sound_accepted()
+    stands = accepted is not None and accepted.number == record.generation
+    return "" if stands else "a later gate has judged"
 
 
 def _of_our_own(box: Box, record: GateRecord) -> GateRecord:

@@ -2,70 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gate_box import GATE, SERVICE, Systemd, leave, owns, two_generations
 
-from kimisvc.deploy.box import Box
-from kimisvc.deploy.gate.record import GateRecord, to_json
 from kimisvc.deploy.gate.settle import settle
-from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import History
-from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.owed import owe, owed, settle_debt
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.rollback import _gave_up, for_unit
-from kimisvc.errors import HostError, KimisvcError
-from kimisvc.host import processes
+from kimisvc.errors import KimisvcError
 from kimisvc.host.processes import LISTENING, PortOwner
 from kimisvc.host.systemd import JobMode
-from kimisvc.profile.resolved import to_toml
 from kimisvc.records import (
-    Installation,
-    Profile,
-    Proof,
-    UnitFile,
-    UnitState,
     Verdict,
     VerdictKind,
-    VllmSettings,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SERVICE = "kimisvc-kimi.service"
-GATE = "kimisvc-kimi-gate.service"
-RUNS = "start-2"
-ACTIVE = UnitState(SERVICE, "loaded", "active", "running", invocation_id=RUNS)
-
-
-@dataclass
-class Systemd:
-    """Plays systemd: the states that a test sets, and what was asked of it."""
-
-    service: UnitState = field(default_factory=lambda: replace(ACTIVE, started_monotonic=10.0))
-    gate: UnitState = field(
-        default_factory=lambda: UnitState(
-            GATE, "loaded", "deactivating", "stop-post", started_monotonic=11.0
-        )
-    )
-    asked: list[tuple[Any, ...]] = field(default_factory=list)
-
-    def state(self, unit: str) -> UnitState:
-        return self.service if unit == SERVICE else self.gate
-
-    def version(self) -> str:
-        return "252"
-
-    def restart(self, unit: str, mode: JobMode = JobMode.REPLACE) -> str:
-        self.asked.append(("restart", unit, mode))
-        return "job"
-
-    def reset_failed(self, unit: str) -> None:
-        self.asked.append(("reset-failed", unit))
+    from kimisvc.deploy.box import Box
 
 
 @pytest.fixture
@@ -75,42 +33,7 @@ def systemd() -> Systemd:
 
 @pytest.fixture
 def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
-    """Generation 2 is current and installed, 1 is accepted; our own service has the port."""
-    place = Installation(
-        tmp_path / "kimisvc", tmp_path / "units", tmp_path / "state", tmp_path / "run"
-    )
-    place.units.mkdir()
-    box = Box(Layout(place, "kimi"), systemd, now=lambda: 100.0)  # type: ignore[arg-type]  # plays it
-    box.layout.gate.mkdir(parents=True)
-    for name in ("one", "two"):
-        profile = Profile(name, VllmSettings("/opt/vllm/bin/vllm", "/srv/model"))
-        unit = UnitFile(SERVICE, f"[Service]\n# {name}\n")
-        made = box.generations.add(Draft(name, "", to_toml(profile), (unit,), {}), 1.0)
-        box.layout.installed(SERVICE).write_text(unit.text)
-    box.generations.make_current(made)
-    box.generations.accept(box.generations.get(1))
-    owns(monkeypatch, PortOwner(7, "vllm", SERVICE))
-    return box
-
-
-def owns(monkeypatch: pytest.MonkeyPatch, *owners: PortOwner) -> None:
-    monkeypatch.setattr(processes, "port_owners", lambda _port, _host: owners)
-
-
-def leave(
-    box: Box, kind: VerdictKind | None, name: str = "r1", at: int = 1, **more: Any
-) -> GateRecord:
-    """Leave a record as the gate does."""
-    proof = Proof(Verdict(kind, "because")) if kind else None
-    record = GateRecord(
-        record=name, generation=2, profile="two", model="/srv/model", invocation=RUNS,
-        service_started_at=1.0, began_at=2.0, ended_at=3.0, ready_at=2.5, proof=proof,
-    )  # fmt: skip
-    record = replace(record, **more)
-    path = box.layout.record(name)
-    path.write_text(to_json(record))
-    os.utime(path, (at, at))
-    return record
+    return two_generations(tmp_path, systemd, monkeypatch)
 
 
 def accepted(box: Box) -> int | None:
@@ -277,79 +200,20 @@ def test_a_note_that_is_no_text_owes_the_safe_thing(box: Box) -> None:
     assert owed(box.layout, 2) is Action.RESTART
 
 
-# ---------------------------------------------------------------- giving up, and being stopped
-
-
-@pytest.mark.parametrize(
-    ("state", "gave_up"),
-    [
-        ({"active_state": "failed", "restarts": 1}, True),
-        ({"active_state": "failed", "restarts": 1, "result": "timeout"}, False),
-        ({"active_state": "failed", "exec_main_code": 1, "exec_main_status": 2}, True),
-        ({"active_state": "failed", "exec_main_code": 2, "exec_main_status": 2}, False),
-        ({"active_state": "failed", "exec_main_code": 2, "exec_main_status": 9}, False),
-        ({"active_state": "failed", "exec_main_code": 1, "exec_main_status": 1}, False),
-        ({"active_state": "failed", "restarts": 1, "job": 7}, False),
-        ({"active_state": "inactive", "restarts": 1}, False),
-        ({"active_state": "active", "restarts": 1}, False),
-    ],
-)
-def test_what_systemd_gave_up_is_told_from_what_was_stopped(
-    state: dict[str, Any],
-    gave_up: bool,  # noqa: FBT001 - the expected answer
+def test_a_proof_that_was_accepted_before_history_was_full_is_kept_as_accepted(
+    box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _gave_up(replace(ACTIVE, **state)) is gave_up
-
-
-# ---------------------------------------------------------------- a rollback that breaks
-
-
-@pytest.mark.parametrize("broken", ["reload", "restart"])
-def test_a_rollback_that_broke_in_the_middle_is_finished_by_the_next_try(
-    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
-    """systemd re-executed itself, say; its own memory of what failed is gone by then."""
-    leave(box, VerdictKind.FAIL)
+    leave(box, VerdictKind.PASS, "r1", at=1)
+    with monkeypatch.context() as full:
+        full.setattr(History, "add_record", breaks)
+        with pytest.raises(KimisvcError):
+            settle(box)
+    assert box.generations.sound_accepted() == box.generations.get(2)
+    leave(box, VerdictKind.INCONCLUSIVE, "r2", at=2)
     settle(box)
-    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
-    calls: list[str] = []
-
-    def breaks_once(*_: object) -> str:
-        calls.append(broken)
-        if len(calls) == 1:
-            raise HostError("systemd-lost", "gone")
-        return "job"
-
-    for verb in ("reload", "restart", "enable", "stop"):
-        monkeypatch.setattr(
-            systemd, verb, breaks_once if verb == broken else lambda *_: "job", raising=False
-        )
-    with pytest.raises(HostError):
-        for_unit(box)
-    systemd.gate = replace(systemd.gate, active_state="inactive")
-    row = for_unit(box)
-    assert row is not None
-    assert (box.generations.current_number(), row.to_generation) == (1, 1)
-    assert owed(box.layout, 1) is None
-    assert len(calls) == 2
-    assert for_unit(box) is None
+    kept = {v.verdict.kind: v.accepted for v in box.history.verdicts()}
+    assert kept == {VerdictKind.PASS: True, VerdictKind.INCONCLUSIVE: False}
 
 
-@pytest.mark.parametrize(("before", "enabled"), [("enabled", True), ("disabled", False)])
-def test_what_an_operator_disabled_is_restored_and_stays_disabled(
-    box: Box,
-    systemd: Systemd,
-    monkeypatch: pytest.MonkeyPatch,
-    before: str,
-    enabled: bool,  # noqa: FBT001 - the expected answer
-) -> None:
-    systemd.service = replace(systemd.service, enabled=before)
-    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
-    for verb in ("reload", "stop"):
-        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
-    asked: list[object] = []
-    monkeypatch.setattr(systemd, "enable", asked.append, raising=False)
-    row = for_unit(box)
-    assert row is not None
-    assert (row.to_generation, bool(asked)) == (1, enabled)
-    assert ("restart", GATE, JobMode.REPLACE) in systemd.asked
+def breaks(*_: object) -> None:
+    raise KimisvcError("history-unusable", "full")

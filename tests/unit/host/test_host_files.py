@@ -367,3 +367,47 @@ def test_what_is_no_file_is_moved_aside_even_to_another_file_system(
         assert copy.is_symlink() if kind == "link" else (copy / "deep").is_dir()
     finally:
         copy.unlink() if copy.is_symlink() else shutil.rmtree(copy)
+
+
+# ---------------------------------------------------------------- what outlives a power cut
+
+
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was put on disk, and what was renamed, in order; a folder ends with a slash."""
+    seen: list[str] = []
+    whole, renamed = os.fsync, Path.rename
+
+    def fsync(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        seen.append(f"{path.name}/" if path.is_dir() else "file")
+        whole(handle)
+
+    def rename(path: Path, target: Path) -> Path:
+        seen.append(f"rename to {Path(target).name}")
+        return renamed(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", rename)
+    return seen
+
+
+def test_a_file_is_on_disk_before_its_name_and_that_before_what_follows(
+    tmp_path: Path, on_disk: list[str]
+) -> None:
+    files.write_atomic(tmp_path / "a", "text")
+    assert on_disk == ["file", "rename to a", f"{tmp_path.name}/"]
+
+
+def test_a_switched_link_is_on_disk(tmp_path: Path, on_disk: list[str]) -> None:
+    files.switch_symlink(tmp_path / "current", "generations/0001")
+    assert on_disk == ["rename to current", f"{tmp_path.name}/"]
+
+
+def test_a_copy_of_a_hand_edit_is_on_disk_before_the_edit_is_written_over(
+    tmp_path: Path, on_disk: list[str]
+) -> None:
+    (tmp_path / "copies").mkdir()
+    (tmp_path / "a").write_text("by hand")
+    files.set_aside(tmp_path / "a", tmp_path / "copies" / "a", mode=0o600)
+    assert on_disk == ["file", "copies/"]

@@ -1,0 +1,79 @@
+"""What has failed for good, and why: told from what somebody stopped, which is to stay stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.redacting import last_words
+from kimisvc.errors import ExitStatus, KimisvcError
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.box import Box
+    from kimisvc.records import UnitState
+
+EXITED = 1
+"""CLD_EXITED of sigaction(2): the process ended by itself, with a status."""
+OPTION_REFUSED = 2
+"""argparse's status for an option that vLLM refuses; RestartPreventExitStatus= of the service."""
+TOO_MANY = "start-limit-hit"
+"""Result of a service whose start by hand was one too many (systemd.service(5))."""
+
+
+def has_failed(box: Box) -> bool:
+    """Given a box, say whether the service gave up or the gate of what goes on ended with FAIL.
+
+    systemd knows, whatever the disk. A unit that failed and has a job is being
+    started anew, by an apply that came in between: what failed was the one
+    before. A service that was stopped since its gate failed was meant to stop.
+    """
+    names = box.layout.units
+    service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
+    if gave_up(service):
+        return True
+    said_fail = gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
+    return said_fail and not gate.job and service.goes_on
+
+
+def gave_up(service: UnitState) -> bool:
+    """Given the state of a service, say whether systemd gave it up, and not somebody stopped it.
+
+    With Restart=always it fails for good with the status that prevents a
+    restart, or because a start was one too many: one by hand, which is its
+    result then, or an automatic one, which it waited for after its last process
+    had ended. One whose last process was its last start was stopped and ended
+    badly (killed at the timeout, or by an error on its way out): whoever stopped
+    it meant it, as with one that is inactive.
+    """
+    if service.active_state != "failed" or service.job:
+        return False
+    refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
+    waited_in_vain = service.started_monotonic > service.main_started_monotonic
+    return refused or service.result == TOO_MANY or waited_in_vain
+
+
+def reason(box: Box, current: int) -> str:
+    """Given a box on which `has_failed` holds and its current generation, return why, in words."""
+    service = box.systemd.state(box.layout.units.service)
+    if gave_up(service):
+        return _why_it_gave_up(box, service)
+    try:
+        verdicts = box.history.verdicts(limit=5)
+    except KimisvcError as error:
+        return f"the gate said FAIL ({error.message})"
+    newest = next((v for v in verdicts if v.generation == current), None)
+    return newest.verdict.reason if newest else "the gate said FAIL"
+
+
+def _why_it_gave_up(box: Box, service: UnitState) -> str:
+    # systemd counts the restart that the start limit refused as one too.
+    starts = max(1, service.restarts)
+    how = (
+        f"the service was started too often ({TOO_MANY})"
+        if service.result == TOO_MANY
+        else f"the service gave up after {starts} start{'s' if starts > 1 else ''}"
+        f" ({service.result}, exit status {service.exec_main_status})"
+    )
+    if service.drop_ins:
+        how += f"; with drop-ins: {', '.join(service.drop_ins)}"
+    words = last_words(box, service)
+    return f"{how}; its last words: {words}" if words else how

@@ -1,0 +1,99 @@
+"""A box with two generations, a gate's record as it leaves one, and a systemd that is played."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from kimisvc.deploy.box import Box
+from kimisvc.deploy.gate.record import GateRecord, to_json
+from kimisvc.deploy.generations import Draft
+from kimisvc.deploy.layout import Layout
+from kimisvc.host import processes
+from kimisvc.host.processes import PortOwner
+from kimisvc.host.systemd import JobMode
+from kimisvc.profile.resolved import to_toml
+from kimisvc.records import (
+    Installation,
+    Profile,
+    Proof,
+    UnitFile,
+    UnitState,
+    Verdict,
+    VerdictKind,
+    VllmSettings,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+SERVICE = "kimisvc-kimi.service"
+GATE = "kimisvc-kimi-gate.service"
+RUNS = "start-2"
+ACTIVE = UnitState(SERVICE, "loaded", "active", "running", invocation_id=RUNS)
+
+
+@dataclass
+class Systemd:
+    """Plays systemd: the states that a test sets, and what was asked of it."""
+
+    service: UnitState = field(default_factory=lambda: replace(ACTIVE, started_monotonic=10.0))
+    gate: UnitState = field(
+        default_factory=lambda: UnitState(
+            GATE, "loaded", "deactivating", "stop-post", started_monotonic=11.0
+        )
+    )
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def state(self, unit: str) -> UnitState:
+        return self.service if unit == SERVICE else self.gate
+
+    def version(self) -> str:
+        return "252"
+
+    def restart(self, unit: str, mode: JobMode = JobMode.REPLACE) -> str:
+        self.asked.append(("restart", unit, mode))
+        return "job"
+
+    def reset_failed(self, unit: str) -> None:
+        self.asked.append(("reset-failed", unit))
+
+
+def two_generations(folder: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
+    """Generation 2 is current and installed, 1 is accepted; our own service has the port."""
+    place = Installation(folder / "kimisvc", folder / "units", folder / "state", folder / "run")
+    place.units.mkdir()
+    box = Box(Layout(place, "kimi"), systemd, now=lambda: 100.0)  # type: ignore[arg-type]  # plays it
+    box.layout.gate.mkdir(parents=True)
+    for name in ("one", "two"):
+        profile = Profile(name, VllmSettings("/opt/vllm/bin/vllm", "/srv/model"))
+        unit = UnitFile(SERVICE, f"[Service]\n# {name}\n")
+        made = box.generations.add(Draft(name, "", to_toml(profile), (unit,), {}), 1.0)
+        box.layout.installed(SERVICE).write_text(unit.text)
+    box.generations.make_current(made)
+    box.generations.accept(box.generations.get(1))
+    owns(monkeypatch, PortOwner(7, "vllm", SERVICE))
+    return box
+
+
+def owns(monkeypatch: pytest.MonkeyPatch, *owners: PortOwner) -> None:
+    monkeypatch.setattr(processes, "port_owners", lambda _port, _host: owners)
+
+
+def leave(
+    box: Box, kind: VerdictKind | None, name: str = "r1", at: int = 1, **more: Any
+) -> GateRecord:
+    """Leave a record as the gate does."""
+    proof = Proof(Verdict(kind, "because")) if kind else None
+    record = GateRecord(
+        record=name, generation=2, profile="two", model="/srv/model", invocation=RUNS,
+        service_started_at=1.0, began_at=2.0, ended_at=3.0, ready_at=2.5, proof=proof,
+    )  # fmt: skip
+    record = replace(record, **more)
+    path = box.layout.record(name)
+    path.write_text(to_json(record))
+    os.utime(path, (at, at))
+    return record

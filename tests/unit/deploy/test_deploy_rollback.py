@@ -1,0 +1,238 @@
+"""What is rolled back and what is left as somebody wanted it; and what a rollback leaves that breaks."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gate_box import ACTIVE, GATE, Systemd, leave, two_generations
+
+from kimisvc.deploy.apply import Following
+from kimisvc.deploy.failure import gave_up
+from kimisvc.deploy.gate.settle import settle
+from kimisvc.deploy.generations import Draft
+from kimisvc.deploy.owed import owed
+from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
+from kimisvc.errors import HostError, KimisvcError, LeftAtWorkError
+from kimisvc.host import files
+from kimisvc.host.systemd import JobMode
+from kimisvc.records import (
+    Problem,
+    Profile,
+    VerdictKind,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.deploy.box import Box
+
+
+@pytest.fixture
+def systemd() -> Systemd:
+    return Systemd()
+
+
+@pytest.fixture
+def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
+    return two_generations(tmp_path, systemd, monkeypatch)
+
+
+# ---------------------------------------------------------------- giving up, and being stopped
+
+
+ENDED_IN_IT = {"main_started_monotonic": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        # The last process was of the last start: it was stopped and ended badly.
+        ({"active_state": "failed", "restarts": 1, "main_started_monotonic": 10.0}, False),
+        ({"active_state": "failed", "restarts": 1, "result": "timeout", **ENDED_IN_IT}, False),
+        (
+            {"active_state": "failed", "exec_main_code": 1, "exec_main_status": 1, **ENDED_IN_IT},
+            False,
+        ),
+        (
+            {"active_state": "failed", "exec_main_code": 2, "exec_main_status": 9, **ENDED_IN_IT},
+            False,
+        ),
+        # It waited for a restart after its last process, and got none.
+        ({"active_state": "failed", "restarts": 2, "main_started_monotonic": 9.0}, True),
+        ({"active_state": "failed", "restarts": 2, "result": "timeout"}, True),
+        ({"active_state": "failed", "restarts": 1, "main_started_monotonic": 9.0, "job": 7}, False),
+        # No process ever came to be: no memory for one, or a file of variables is missing.
+        ({"active_state": "failed", "restarts": 2, "result": "resources"}, True),
+        # A start by hand was one too many.
+        ({"active_state": "failed", "result": "start-limit-hit", **ENDED_IN_IT}, True),
+        (
+            {"active_state": "failed", "exec_main_code": 1, "exec_main_status": 2, **ENDED_IN_IT},
+            True,
+        ),
+        (
+            {"active_state": "failed", "exec_main_code": 2, "exec_main_status": 2, **ENDED_IN_IT},
+            False,
+        ),
+        ({"active_state": "inactive", "restarts": 1}, False),
+        ({"active_state": "active", "restarts": 1}, False),
+    ],
+)
+def test_what_systemd_gave_up_is_told_from_what_was_stopped(
+    state: dict[str, Any],
+    expected: bool,  # noqa: FBT001 - the expected answer
+) -> None:
+    assert gave_up(replace(ACTIVE, started_monotonic=10.0, **state)) is expected
+
+
+# ---------------------------------------------------------------- a rollback that breaks
+
+
+@pytest.mark.parametrize("broken", ["reload", "restart"])
+def test_a_rollback_that_broke_in_the_middle_is_finished_by_the_next_try(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """systemd re-executed itself, say; its own memory of what failed is gone by then."""
+    leave(box, VerdictKind.FAIL)
+    settle(box)
+    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
+    calls: list[str] = []
+
+    def breaks_once(*_: object) -> str:
+        calls.append(broken)
+        if len(calls) == 1:
+            raise HostError("systemd-lost", "gone")
+        return "job"
+
+    for verb in ("reload", "restart", "enable", "stop"):
+        monkeypatch.setattr(
+            systemd, verb, breaks_once if verb == broken else lambda *_: "job", raising=False
+        )
+    with pytest.raises(HostError):
+        for_unit(box)
+    systemd.gate = replace(systemd.gate, active_state="inactive")
+    row = for_unit(box)
+    assert row is not None
+    assert (box.generations.current_number(), row.to_generation) == (1, 1)
+    assert owed(box.layout, 1) is None
+    assert len(calls) == 2
+    assert for_unit(box) is None
+
+
+@pytest.mark.parametrize(("before", "enabled"), [("enabled", True), ("disabled", False)])
+def test_what_an_operator_disabled_is_restored_and_stays_disabled(
+    box: Box,
+    systemd: Systemd,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    enabled: bool,  # noqa: FBT001 - the expected answer
+) -> None:
+    systemd.service = replace(systemd.service, enabled=before)
+    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
+    for verb in ("reload", "stop"):
+        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
+    asked: list[object] = []
+    monkeypatch.setattr(systemd, "enable", asked.append, raising=False)
+    row = for_unit(box)
+    assert row is not None
+    assert (row.to_generation, bool(asked)) == (1, enabled)
+    assert ("restart", GATE, JobMode.REPLACE) in systemd.asked
+
+
+def test_what_was_stopped_since_its_gate_failed_stays_stopped(box: Box, systemd: Systemd) -> None:
+    leave(box, VerdictKind.FAIL)
+    settle(box)
+    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
+    systemd.service = replace(systemd.service, active_state="inactive", main_pid=0)
+    assert for_unit(box) is None
+    assert box.generations.current_number() == 2
+
+
+class Silent:
+    """A reporter that nobody reads."""
+
+    def step(self, text: str) -> None:
+        pass
+
+    def progress(self, text: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("how", ["breaks", "interrupted"])
+def test_a_rollback_by_hand_that_ends_early_says_what_becomes_of_it(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def restart(*_: object) -> str:
+        if how == "breaks":
+            raise HostError("systemd-lost", "gone")
+        signal.raise_signal(signal.SIGINT)
+        return "job"
+
+    for verb in ("reload", "enable", "stop"):
+        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
+    monkeypatch.setattr(systemd, "restart", restart)
+    error = HostError if how == "breaks" else LeftAtWorkError
+    with pytest.raises(error):
+        to_generation(box, Restoring(1, "root"), lambda _: (), Silent())  # type: ignore[arg-type]  # plays it
+    (row,) = box.history.applies()
+    assert row.outcome == ("broke" if how == "breaks" else None)
+    assert (row.generation, box.generations.current_number()) == (1, 1)
+
+
+def test_the_host_is_asked_before_the_switch_is_locked(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate that ends meanwhile has to be settled."""
+    systemd.service = replace(systemd.service, active_state="inactive")
+    for verb in ("reload", "enable", "stop"):
+        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
+    asked: list[str] = []
+
+    def preflight(_: Profile) -> tuple[Problem, ...]:
+        with files.Lock(box.layout.switch_lock):
+            asked.append("free")
+        return ()
+
+    wish = Restoring(1, "root", Following.LEAVE)
+    to_generation(box, wish, preflight, Silent())  # type: ignore[arg-type]  # plays it
+    assert asked == ["free"]
+
+
+# ---------------------------------------------------------------- damaged, and lost
+
+
+def test_a_number_is_never_given_twice(box: Box) -> None:
+    made = box.generations.get(2)
+    draft = Draft("three", "", made.resolved(), made.units(), {})
+    shutil.rmtree(made.path)
+    assert box.generations.add(draft, 1.0).number == 3  # current points at 2
+    assert box.generations.add(draft, 1.0, last=9).number == 10
+
+
+def test_a_profile_that_is_not_what_was_written_cannot_be_restored(box: Box) -> None:
+    path = box.generations.get(1).path / "resolved.toml"
+    assert box.generations.is_whole(1)
+    path.chmod(0o644)
+    path.write_text(path.read_text() + "# edited\n")
+    assert not box.generations.is_whole(1)
+    with pytest.raises(KimisvcError, match="is not what kimisvc wrote"):
+        box.generations.get(1).settings()
+
+
+def test_a_generation_is_on_disk_before_it_is_current(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    whole = files.sync_folder
+
+    def sync(path: Path) -> None:
+        synced.append(path)
+        whole(path)
+
+    monkeypatch.setattr(files, "sync_folder", sync)
+    made = box.generations.get(2)
+    box.generations.add(Draft("three", "", made.resolved(), made.units(), {}), 1.0)
+    assert synced[-1] == box.layout.generations
