@@ -1,7 +1,7 @@
-"""Check of the files and folders that options name: there, of the right kind, seen by the service.
+"""Check of the files that options and variables name: there, of the right kind, seen by the service.
 
 vLLM opens most of them after the weights are loaded, or at the first request.
-One row an option: `OPTIONS`.
+One row an option or variable: `OPTIONS`, `VARIABLES`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Else(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PathOption:
-    """An option whose value names paths, and how they are read out of its value."""
+    """An option or variable whose value names paths, and how they are read out of its value."""
 
     name: str
     takes: Takes
@@ -119,17 +119,28 @@ OPTIONS: tuple[PathOption, ...] = (
     PathOption("default-mm-loras", Takes.FOLDER, Else.NAME, _values),
 )
 """Options of `vllm serve` that read files or folders (its help; arg_utils, cli_args)."""
+VARIABLES: tuple[PathOption, ...] = (
+    PathOption("VLLM_LOGGING_CONFIG_PATH", Takes.FILE, Else.PATH, _word),
+    PathOption("NCCL_GRAPH_FILE", Takes.FILE, Else.PATH, _word),
+    PathOption("NCCL_TOPO_FILE", Takes.FILE, Else.PATH, _word),
+)
+"""Variables of files: without the first vLLM ends (logger.py), of the others NCCL warns at most."""
 _BY_NAME = {row.name: row for row in OPTIONS}
 
 
 def of_options(about: Inspection) -> Iterator[Problem]:
-    """Yield each path in [args] that vLLM could not use, or would look for somewhere else."""
+    """Yield each path in [args] or [env] that is of no use, or would be looked for elsewhere."""
     for written, value in about.profile.args.items():
         row = _BY_NAME.get(option_name(written))
         for word in row.paths(value) if row else ():
             why = _fault(about, row, word) if row else ""
             if why:
                 yield Problem(why, key=f"args.{written}")
+    for row in VARIABLES:
+        for word in row.paths(about.profile.env.get(row.name, "")):
+            why = _fault(about, row, word)
+            if why:
+                yield Problem(why, key=f"env.{row.name}")
 
 
 def _fault(about: Inspection, row: PathOption, word: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from good_host import write
 
-from kimisvc.deploy.checks.files import OPTIONS, Else, Takes
+from kimisvc.deploy.checks.files import OPTIONS, VARIABLES, Else, Takes
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_OPTIONS
 
@@ -163,6 +163,22 @@ def test_the_cache_of_the_service_is_made_when_it_starts(host: Host) -> None:
     assert host.ask(CHECK) == []
     host.args({"download-dir": str(cache / "of-another" / "hub")})
     assert "No such file" in host.error(CHECK)
+
+
+@pytest.mark.parametrize("name", [row.name for row in VARIABLES])
+def test_the_file_of_a_variable_is_looked_for_as_well(host: Host, name: str) -> None:
+    file = write(host.root / "data" / "x", "{}")
+    host.env(**{name: str(file)})
+    assert host.ask(CHECK) == []
+    host.env(**{name: str(file.parent)})
+    assert host.error(CHECK) == f"{file.parent} is not a file"
+    file.unlink()
+    host.env(**{name: str(file)})
+    (problem,) = host.ask(CHECK)
+    assert problem.key == f"env.{name}"
+    assert "No such file or directory" in problem.message
+    host.env(**{name: ""})
+    assert host.ask(CHECK) == []
 
 
 def test_every_bad_path_is_named_at_once(host: Host) -> None:

@@ -22,10 +22,12 @@ NEWEST = shipped_knowledge()
 ASKED = replace(NEWEST, known_from=KnownFrom.ASKED)
 
 
+def profile(env: dict[str, str]) -> Profile:
+    return Profile("p", VllmSettings("/v", "/m"), env=env)
+
+
 def found(name: str, value: str, vllm: VllmKnowledge = NEWEST) -> list[Finding]:
-    return list(
-        vllm_variable_findings(Profile("p", VllmSettings("/v", "/m"), env={name: value}), vllm)
-    )
+    return list(vllm_variable_findings(profile({name: value}), vllm))
 
 
 def only(name: str, value: str, vllm: VllmKnowledge = NEWEST) -> Finding:
@@ -104,6 +106,33 @@ def test_a_variable_like_no_other_is_doubted_unless_vllm_would_end_with_it() -> 
     )
     (finding,) = vllm_variable_findings(strict, NEWEST)
     assert finding.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("level", ["debug", "Warn", "FATAL", "NOTSET"])
+def test_a_level_of_the_log_is_taken_in_any_case(level: str) -> None:
+    assert found("VLLM_LOGGING_LEVEL", level) == []
+
+
+@pytest.mark.parametrize("level", ["VERBOSE", "", " INFO", "10", "TRACE"])
+def test_a_level_that_python_does_not_know_ends_vllm(level: str) -> None:
+    finding = only("VLLM_LOGGING_LEVEL", level)
+    assert "ends vLLM at its start: it is one of CRITICAL" in finding.message
+    assert finding.severity is Severity.ERROR
+    for other in ({"VLLM_CONFIGURE_LOGGING": "0"}, {"VLLM_LOGGING_CONFIG_PATH": "/l.json"}):
+        env = {"VLLM_LOGGING_LEVEL": level, **other}  # by which nothing is set up, then
+        assert list(vllm_variable_findings(profile(env), NEWEST)) == []
+
+
+def test_the_stream_of_the_log_is_named_as_python_finds_it() -> None:
+    assert found("VLLM_LOGGING_STREAM", "ext://sys.stderr") == []
+    assert "nothing would be logged" in only("VLLM_LOGGING_STREAM", "stderr").message
+
+
+def test_a_file_for_a_log_that_is_off_ends_vllm() -> None:
+    assert found("VLLM_LOGGING_CONFIG_PATH", "/l.json") == []
+    env = {"VLLM_LOGGING_CONFIG_PATH": "/l.json", "VLLM_CONFIGURE_LOGGING": "0"}
+    (finding,) = vllm_variable_findings(profile(env), NEWEST)
+    assert "ends vLLM at its start while VLLM_CONFIGURE_LOGGING is 0" in finding.message
 
 
 def test_others_variables_are_not_judged() -> None:

@@ -33,12 +33,15 @@ _FOR_SOME_MODELS = ("mm-", "video-")
 """How options begin that vLLM looks at for models of more than text only."""
 _MULTIPLIED = r"\b(\d+(?:\.\d+)?)[kKmMgGtT]\b"
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+_BRACED = r"(?s)\s*{.*}\s*"
+"""What vLLM reads as JSON where an option takes a string as well (union_dict_and_str of arg_utils)."""
 _UNSET = ("None", "")
 """What vLLM takes for "not set" where an option may be unset (optional_type of arg_utils)."""
 _ELSEWHERE = ("tool-call-parser", "reasoning-parser")
 """Options whose choices depend on further ones: judged with the model."""
 _ONE_JSON_LIST = ("allowed-origins", "allowed-methods", "allowed-headers")
 """Options whose list is written as one JSON token (render.arguments)."""
+_ADAPTERS = "lora-modules"
 _LEVELS = ("0", "1", "2", "3")
 """vLLM before 0.12 took the bare level of compilation-config, whose short form was -O then."""
 
@@ -209,10 +212,35 @@ def _any(_option: VllmOption, _value: ArgValue) -> str:
     return ""
 
 
+def _json_or_text(option: VllmOption, value: ArgValue) -> str:
+    """Given a value that may be a string, say what is wrong where vLLM takes it for JSON.
+
+    An adapter is NAME=PATH, and all else JSON (LoRAParserAction of cli_args).
+    """
+    word = str(value)
+    braced = re.fullmatch(_BRACED, word) is not None
+    adapter = option.name == _ADAPTERS and not ("=" in word and "," not in word)
+    if not (braced or adapter):
+        return ""
+    try:
+        told = json.loads(word)
+    except (ValueError, RecursionError) as error:
+        if adapter and not braced:
+            return f"{shown(value)} is refused: an adapter is written NAME=PATH, or as a table"
+        return f"is not JSON ({error}), and ends vLLM at its start. {_as_table(option)}"
+    if adapter and not isinstance(told, dict | list):
+        return f"{shown(value)} is refused: an adapter is written NAME=PATH, or as a table"
+    return ""
+
+
+def _as_table(option: VllmOption) -> str:
+    return f"Write a table: {option.name} = {{ key = value }}"
+
+
 def _json(option: VllmOption, value: ArgValue) -> str:
     if option.name == "compilation-config" and "O" in option.short and str(value) in _LEVELS:
         return ""
-    meant = f"Write a table: {option.name} = {{ key = value }}"
+    meant = _as_table(option)
     if not isinstance(value, str):
         return f"{shown(value)} is refused: {option.name} takes {option.kind.value}. {meant}"
     try:
@@ -236,7 +264,7 @@ _TYPES = MappingProxyType(
         OptionKind.NUMBER: _number,
         OptionKind.TEXT: _any,
         OptionKind.JSON: _json,
-        OptionKind.JSON_OR_TEXT: _any,
+        OptionKind.JSON_OR_TEXT: _json_or_text,
     }
 )
 """How a single value of each kind is judged: "" where it is fine."""

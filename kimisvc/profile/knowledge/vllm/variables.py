@@ -63,7 +63,10 @@ def vllm_variable_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Find
         if name not in vllm.variables:
             yield _unknown(name, draft, vllm)
             continue
-        fault = _ADDRESSES[name](value) if name in _ADDRESSES else _misread(name, value, vllm)
+        if name in _OF_LOGGING and not _logs_by_these(draft):
+            continue
+        fault = _VALUES[name](value) if name in _VALUES else _misread(name, value, vllm)
+        fault = fault or _no_logging(name, value, draft)
         if fault:
             yield Finding(("env", name), fault)
         elif name == "VLLM_PORT":
@@ -189,7 +192,50 @@ def _host_ip(value: str) -> str:
     return ""
 
 
-_ADDRESSES = MappingProxyType({"VLLM_PORT": _port_number, "VLLM_HOST_IP": _host_ip})
+# ---------------------------------------------------------------- logging
+
+_LEVELS = ("CRITICAL", "FATAL", "ERROR", "WARNING", "WARN", "INFO", "DEBUG", "NOTSET")
+"""Levels of Python's logging, which vLLM takes in any case, and no number (logging.config)."""
+_OF_LOGGING = ("VLLM_LOGGING_LEVEL", "VLLM_LOGGING_STREAM")
+
+
+def _logs_by_these(draft: Profile) -> bool:
+    """Whether vLLM sets its log up by variables: not with a file for that, nor if it shall not."""
+    off = draft.env.get("VLLM_CONFIGURE_LOGGING", "1") == "0"
+    return not off and not draft.env.get("VLLM_LOGGING_CONFIG_PATH")
+
+
+def _level(value: str) -> str:
+    if value.upper() in _LEVELS:
+        return ""
+    return f"{shown(value)} ends vLLM at its start: it is one of {', '.join(_LEVELS)}"
+
+
+def _stream(value: str) -> str:
+    if value.startswith("ext://"):
+        return ""
+    return (
+        f"{shown(value)} is no stream, and nothing would be logged. Write "
+        '"ext://sys.stdout" or "ext://sys.stderr"'
+    )
+
+
+def _no_logging(name: str, value: str, draft: Profile) -> str:
+    off = draft.env.get("VLLM_CONFIGURE_LOGGING", "1") == "0"
+    if name != "VLLM_LOGGING_CONFIG_PATH" or not value or not off:
+        return ""
+    return "ends vLLM at its start while VLLM_CONFIGURE_LOGGING is 0. Leave one of the two out"
+
+
+_VALUES = MappingProxyType(
+    {
+        "VLLM_PORT": _port_number,
+        "VLLM_HOST_IP": _host_ip,
+        "VLLM_LOGGING_LEVEL": _level,
+        "VLLM_LOGGING_STREAM": _stream,
+    }
+)
+"""How the value of a variable is judged of which vLLM does not tell more than that it is text."""
 
 
 def _port(value: str, draft: Profile) -> Iterator[Finding]:
