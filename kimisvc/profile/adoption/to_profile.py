@@ -17,6 +17,7 @@ from kimisvc.profile.adoption.secret_words import (
 from kimisvc.profile.knowledge.parallelism import NODES, SIZES, gpus_here, option
 from kimisvc.profile.options import OWNED_VARIABLES
 from kimisvc.profile.quantities import format_duration
+from kimisvc.profile.secret_looks import looks_random
 from kimisvc.profile.secret_signs import SETTINGS, secret_in
 
 if TYPE_CHECKING:
@@ -58,17 +59,30 @@ def take_launch(
     written, loose = vllm_words.read(words, options)
     if loose:
         _take_model(loose[0], scene, "")
+    keys = _behind_a_key(words)
     for word in loose[1:]:
         dash = "; it begins with a dash that is no hyphen" if word[:1] in _DASHES else ""
-        draft.unclear(
-            f"the word {shown(word) or '(an empty one)'}",
-            f"belongs to no option that takes it{dash}",
-        )
+        what = f"the word {shown(word) or '(an empty one)'}"
+        if word in keys or looks_random(word):
+            what = "a word that may be a key (not shown)"
+        draft.unclear(what, f"belongs to no option that takes it{dash}")
     seen: dict[str, str] = {}
     for one in written:
         _take_option(one, scene, options, seen)
     _fill_in(scene)
     take_environment(scene, variables)
+
+
+def _behind_a_key(words: Sequence[str]) -> set[str]:
+    """The words behind --api-key=FIRST: with an equals sign it takes one, and they belong to none."""
+    found, behind = set[str](), False
+    for word in words:
+        if vllm_words.is_option(word):
+            name, equals, _ = word.lstrip("-").partition("=")
+            behind = bool(equals) and secret_option(name)
+        elif behind:
+            found.add(word)
+    return found
 
 
 def _with_config(words: Sequence[str], scene: Scene, options: Options) -> list[str]:

@@ -263,3 +263,37 @@ def test_anything_is_adopted_as_toml_or_refused_in_words(
             assert tomllib.loads(adopt().text)["schema"] == 1
         except KimisvcError as error:
             assert error.message  # noqa: PT017 - any other exception is a defect
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve /m --api-key=k1 planted2", "vllm serve /m --root-path X-Api-Key: planted-8f3kQ9zX7mW2",
+        "vllm serve /m --hf_token=k1 planted", "DSN='Server=db;Password=planted;' vllm serve /m",
+        "H='X-Api-Key: planted12' vllm serve /m", "O='-u bob:planted12' vllm serve /m",
+        'vllm serve /m --kv-transfer-config {"password":"planted"}',
+        "vllm serve /m --root-path '/x --redis-password planted'",
+        "env AccountKey=planted vllm serve /m",
+        "docker run -e 'C=AccountKey=planted;' vllm/vllm-openai --model /m",
+        "vllm serve /m --additional-config '{\"a\": \"Password=planted;\"}'",
+    ],
+)  # fmt: skip
+def test_no_secret_is_told_whatever_it_stands_in(command: str) -> None:
+    found = adopt_command([command], NOTHING, shipped_knowledge())
+    told = [found.text, *found.secrets, *(part for n in found.unclear for part in (n.what, n.why))]
+    assert not [text for text in told if "planted" in text]
+
+
+def test_a_line_that_systemd_drops_is_told_by_its_number() -> None:
+    text = "[Service]\nEnvironmentFile=/etc/x\nExecStart=/opt/v/bin/vllm serve /m\n"
+    held = "# goes on \\\nA=1\nplanted-key\nexport B=1\nplanted=\u00e9=\u00a0\n9planted=1\n"
+    look = Lookup(read=lambda _: held, program=lambda _, __: "")
+    unit = read_unit("v.service", [UnitText("/etc/systemd/system/v.service", text)])
+    found = adopt_unit(unit, look, shipped_knowledge())
+    told = {note.what: note.why for note in found.unclear}
+    assert {what for what in told if what.startswith("/etc/x")} == {
+        "/etc/x:1", "/etc/x:3", "/etc/x:4: export B", "/etc/x:6",
+    }  # fmt: skip
+    assert "ends in a backslash" in told["/etc/x:1"]
+    assert "9planted" not in found.text
+    assert "planted-key" not in found.text
