@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import subprocess
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -24,12 +27,17 @@ from kimisvc.profile.knowledge.variables.grammar import (
     distance,
     exact_words,
     flag,
+    folders,
     plain_number,
     whole_number,
     word_list,
     words,
 )
 from kimisvc.profile.knowledge.variables.integers import as_read, is_clear, likely_meant
+from kimisvc.profile.knowledge.variables.table import VARIABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.strtoll.restype = ctypes.c_longlong
@@ -211,6 +219,67 @@ def test_plain_numbers_and_paths() -> None:
     assert not absolute_path("/a")
     assert "no shell" in absolute_path("~/a")
     assert "Write an absolute path" in absolute_path("a")
+
+
+@pytest.mark.parametrize("value", ["", "/a", "/a:/b", "/a;/b", "$ORIGIN/../lib:/a", "${LIB}"])
+def test_folders_where_libraries_are_looked_for(value: str) -> None:
+    assert folders(":;")(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("/a:", "has an empty part, which stands for the folder the service runs in"),
+        (":/a", "empty part"),
+        ("/a::/b", "empty part"),
+        ("/a:b", '"b" depends on the folder the service runs in'),
+        (".", "depends on the folder"),
+        ("/a:~/b", "no shell reads it"),
+    ],
+)
+def test_folders_that_depend_on_where_the_service_runs(value: str, words: str) -> None:
+    assert words in folders(":;")(value)
+    assert words in folders(":")(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYTHONHASHSEED", "0"), ("PYTHONHASHSEED", "random"), ("PYTHONHASHSEED", "4294967295"),
+        ("PYTHONUTF8", "1"), ("PYTHONUTF8", "0"), ("PYTHONMALLOC", "malloc"),
+        ("PYTHONINTMAXSTRDIGITS", "0"), ("PYTHONINTMAXSTRDIGITS", "640"),
+        ("PYTHONIOENCODING", "utf-8:replace"), ("PYTHONIOENCODING", ":strict"),
+        ("PYTHONHOME", ""),
+    ],
+)  # fmt: skip
+def test_what_python_starts_with_is_legal(name: str, value: str) -> None:
+    assert started(name, value)
+    assert grammar_of(name)(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYTHONHOME", "/x"), ("PYTHONPLATLIBDIR", "x"), ("PYTHONHASHSEED", "a"),
+        ("PYTHONHASHSEED", "4294967296"), ("PYTHONUTF8", "x"), ("PYTHONMALLOC", "x"),
+        ("PYTHONINTMAXSTRDIGITS", "3"), ("PYTHONIOENCODING", "bad"),
+    ],
+)  # fmt: skip
+def test_what_python_ends_with_is_not(name: str, value: str) -> None:
+    assert not started(name, value)
+    assert grammar_of(name)(value)
+
+
+def started(name: str, value: str) -> bool:
+    """Whether a real Python starts with a variable."""
+    words, env = [sys.executable, "-c", ""], {name: value}
+    return subprocess.run(words, env=env, capture_output=True, check=False).returncode == 0
+
+
+def grammar_of(name: str) -> Callable[[str], str]:
+    syntax = VARIABLES[name].syntax
+    assert syntax is not None
+    return syntax
 
 
 # ---------------------------------------------------------------- NCCL_ALGO and NCCL_PROTO

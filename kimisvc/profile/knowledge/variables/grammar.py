@@ -7,6 +7,7 @@ never raises, whatever the text. Lists of algorithms and protocols are in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from kimisvc.profile.knowledge.variables.integers import as_read, how_read, is_clear, likely_meant
@@ -184,6 +185,28 @@ def libraries(value: str) -> str:
     """
     parts = value.replace(":", " ").split()
     return next((fault for part in parts if "/" in part if (fault := absolute_path(part))), "")
+
+
+def folders(separators: str) -> Grammar:
+    """Given what sets them apart, return the grammar of a list of folders to look in.
+
+    An empty part stands for the folder the program runs in, as a relative one
+    does (ld.so(8), LD_LIBRARY_PATH; Python's sys.path): whoever may write there
+    has code of theirs run. $ORIGIN and its like are the loader's own (ld.so(8)).
+    """
+    legal = f"Write absolute paths with {separators[0]} between them"
+
+    def check(value: str) -> str:
+        parts = re.split(f"[{separators}]", value) if value else []
+        if "" in parts:
+            return (
+                f"{shown(value)} has an empty part, which stands for the folder the service runs "
+                f"in. {legal}, and none at an end"
+            )
+        named = (part for part in parts if not part.startswith("$"))
+        return next((fault for part in named if (fault := absolute_path(part))), "")
+
+    return check
 
 
 def several(one: Grammar) -> Grammar:

@@ -12,6 +12,7 @@ from kimisvc.profile.knowledge.variables.allocator import allocator_options
 from kimisvc.profile.knowledge.variables.grammar import (
     absolute_path,
     flag,
+    folders,
     libraries,
     plain_number,
     several,
@@ -46,11 +47,19 @@ OTHER_LIBRARIES: tuple[Variable, ...] = (
     # ------------------------------------------------------------ the loader
     process("LD_PRELOAD", "Libraries loaded before all others.", libraries, Risk.RISKY,
             "loads code of another's into vLLM and all it starts", document=_LOADER),
-    process("LD_LIBRARY_PATH", "Folders where libraries are looked for first.", absolute_path,
+    process("LD_AUDIT", "Libraries that watch the loader.", libraries, Risk.RISKY,
+            "loads code of another's into vLLM and all it starts", document=_LOADER),
+    process("LD_LIBRARY_PATH", "Folders where libraries are looked for first.", folders(":;"),
             Risk.SAFE_ISH, "may put another NCCL or CUDA in the place of vLLM's own",
             document=_LOADER),
     process("VLLM_NCCL_SO_PATH", "The NCCL library that vLLM loads.", libraries, Risk.RISKY,
             "puts another NCCL in the place of the one vLLM was tested with",
+            document="vLLM, envs.py"),
+    process("VLLM_CUDART_SO_PATH", "The CUDA runtime library that vLLM loads.", libraries,
+            Risk.RISKY, "puts another library in the place of the one vLLM was tested with",
+            document="vLLM, envs.py"),
+    process("VLLM_RUST_FRONTEND_PATH", "The program that answers in the place of vLLM's own.",
+            absolute_path, Risk.RISKY, "runs a program of another's that sees every request",
             document="vLLM, envs.py"),
     # ------------------------------------------------------------ OpenMP
     process("OMP_NUM_THREADS", "Threads of each process on the processor.",

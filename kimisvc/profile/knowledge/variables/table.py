@@ -13,6 +13,7 @@ from kimisvc.profile.knowledge.nccl.tuning import NCCL
 from kimisvc.profile.knowledge.nccl.undocumented import NCCL_UNDOCUMENTED
 from kimisvc.profile.knowledge.variables.cuda import CUDA
 from kimisvc.profile.knowledge.variables.other_libraries import OTHER_LIBRARIES
+from kimisvc.profile.knowledge.variables.python import PYTHON
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["VARIABLES", "ActsOn", "Variable"]
 VARIABLES: Mapping[str, Variable] = MappingProxyType(
     {
         row.name: row
-        for table in (NCCL, NCCL_NETWORK, NCCL_UNDOCUMENTED, CUDA, OTHER_LIBRARIES)
+        for table in (NCCL, NCCL_NETWORK, NCCL_UNDOCUMENTED, CUDA, OTHER_LIBRARIES, PYTHON)
         for row in table
     }
 )
