@@ -91,6 +91,21 @@ def test_case_25_swap_space_is_named_with_the_version_that_lost_it() -> None:
     assert found(OLD, swap_space=12) == []
 
 
+def test_an_option_that_an_older_vllm_may_still_have_is_doubted() -> None:
+    def severity(min_version: str, vllm: VllmKnowledge) -> Severity:
+        settings = VllmSettings("/v/bin/vllm", "/m", min_version=min_version)
+        profile = Profile("p", settings, args={"calculate-kv-scales": True})
+        (finding,) = option_findings(profile, vllm)
+        assert "was removed in vLLM 0.28" in finding.message
+        return finding.severity
+
+    assert severity("0.19.1", NEWEST) is Severity.WARNING
+    assert severity("0.28.0", NEWEST) is Severity.ERROR
+    assert severity("0.28", NEWEST) is Severity.ERROR
+    assert severity("", NEWEST) is Severity.ERROR  # then the newest is meant
+    assert severity("0.19.1", ASKED) is Severity.ERROR
+
+
 def test_what_was_removed_and_came_back_is_known() -> None:
     assert found(NEWEST, disable_log_requests=True) == []
     assert "removed in vLLM 0.17" in only(OLD, disable_log_requests=True).message

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.vllm.fields import dotted_findings
 from kimisvc.profile.knowledge.vllm.history import REMOVED
+from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.values import field_findings, value_findings
 from kimisvc.profile.options import OWNED_OPTIONS
@@ -57,7 +58,7 @@ def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
 
     Where that knowledge is from the shipped table, a name, a choice or a field
     that is not in it is a warning, whatever it resembles: the vLLM that will run
-    may be newer.
+    may be newer. So is one that went after the profile's min_version: it may be older.
     """
     names = _Names.of(vllm)
     first: dict[str, str] = {}
@@ -68,7 +69,7 @@ def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
             continue  # refused by kimisvc itself
         option = names.long.get(head)
         if option is None:
-            yield _unknown(key, head, names)
+            yield _unknown(key, head, names, draft.vllm.min_version)
             continue
         if option.name in OWNED_OPTIONS:
             yield Finding(path, f"is --{option.name}, which {OWNED_OPTIONS[option.name]}")
@@ -89,15 +90,20 @@ def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
             )
 
 
-def _unknown(key: str, head: str, names: _Names) -> Finding:
-    """Given a key whose option is not known, return what is said of it."""
+def _unknown(key: str, head: str, names: _Names, oldest: str) -> Finding:
+    """Given a key whose option is not known and the oldest vLLM that may run, say what of it."""
     path, vllm = ("args", key), names.vllm
     if head in names.short:
         option = names.short[head]
         return Finding(path, f"is the short form -{head} of {option.name}. Write {option.name}")
     gone = REMOVED.get(head)
     if gone:
-        return Finding(path, f"was removed in vLLM {gone.removed_in}. {gone.instead}")
+        known_to_oldest = release(oldest) and release(oldest) < release(gone.removed_in)
+        return Finding(
+            path,
+            f"was removed in vLLM {gone.removed_in}. {gone.instead}",
+            doubted(vllm) if known_to_oldest else Severity.ERROR,
+        )
     doubt = doubted(vllm)
     begun = {names.long[name].name: name for name in names.long if name.startswith(head)}
     if begun:
