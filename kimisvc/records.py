@@ -247,7 +247,7 @@ class UnitState:
     """What systemd says of one unit now. `main_pid` 0: no process runs.
 
     `started_monotonic` is when this start began, `main_started_monotonic` when the newest
-    main process did (s of CLOCK_MONOTONIC; 0: never).
+    main process did (s of CLOCK_MONOTONIC; 0: never). `restart` is the Restart= in force.
     """
 
     name: str
@@ -268,6 +268,7 @@ class UnitState:
     enabled: str = ""
     needs_reload: bool = False
     job: int = 0
+    restart: str = ""
 
     @property
     def goes_on(self) -> bool:

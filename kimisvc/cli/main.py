@@ -151,6 +151,8 @@ def main(  # noqa: PLR0911 - one way out for each kind of error
         sys.stdout = None  # it may be what failed, and would fail again at exit
         name = f"{error.filename}: " if error.filename else ""
         _say(f"kimisvc: {name}{error.strerror or error}")
+        if isinstance(error, FileNotFoundError) and not name:  # of getcwd(2), as nothing else is
+            _say("  hint: the folder you are in was removed; cd to one that is there")
         return int(ExitStatus.FAILED)
     except Exception as error:  # noqa: BLE001 - the last resort: an operator never sees a traceback
         return _broke(error)

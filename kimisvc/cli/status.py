@@ -147,13 +147,25 @@ def _unit_words(found: Status, box: Box) -> str:
     words = f"{service.active_state} ({service.sub_state})"
     if service.active_state == "active" and service.started_at:
         words += f", up {span(max(0.0, box.now() - service.started_at))}, PID {service.main_pid}"
-    if service.active_state == "inactive":
-        words += "; it should run: kimisvc apply starts it"
     if service.active_state == "failed":
         words += f"; {service.result}, exit status {service.exec_main_status}"
+    if service.active_state in ("inactive", "failed"):
+        words += "; it should run: kimisvc apply starts it"
     if service.restarts:
         words += f", {service.restarts} automatic restarts"
     return words
+
+
+def _why_no_verdict(found: Status) -> str:
+    if not found.service.goes_on:
+        return "none: it does not run"
+    gate = found.gate
+    if gate.job or gate.active_state in ("activating", "active", "deactivating"):
+        return "none yet on the start that runs"
+    how = f" ({gate.result})" if gate.result not in ("", "success") else ""
+    return (
+        f"none on the start that runs; its gate ended without one{how}: kimisvc apply runs it again"
+    )
 
 
 def _proof_rows(found: Status) -> list[tuple[str, str]]:
@@ -171,7 +183,7 @@ def _proof_rows(found: Status) -> list[tuple[str, str]]:
             rows.append(("TTFT", f"{verdict.ttft_s:.3f} s"))
         rows += [("note", note) for note in verdict.notes]
     elif found.progress is None:
-        rows.append(("verdict", "none on the start that runs"))
+        rows.append(("verdict", _why_no_verdict(found)))
     if found.start is not None and found.start.load_s is not None:
         rows.append(("load", span(found.start.load_s)))
     if found.canary is not None:

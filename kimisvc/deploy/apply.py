@@ -17,7 +17,7 @@ from kimisvc.deploy.follow import Reporter, follow
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
-from kimisvc.deploy.plan import Action, Plan, Standing
+from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
 from kimisvc.deploy.tune.state import refuse_meanwhile
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
@@ -153,15 +153,7 @@ def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter
     """Raise what stands in the way. Preflight is for a load: without one the host is not asked."""
     reasons = _too_short(box, wish, plan)
     if wish.hand_edits is HandEdits.REFUSE:
-        reasons += [
-            Problem(
-                f"was edited by hand; kimisvc does not overwrite that:\n{edit.diff}\n"
-                f"keep the edit in a drop-in (systemctl edit {edit.unit}), or say --overwrite"
-                " (a copy is kept)",
-                file=edit.unit,
-            )
-            for edit in plan.hand_edits
-        ]
+        reasons += [Problem(_about_edit(box, edit), file=edit.unit) for edit in plan.hand_edits]
     if plan.action is Action.RESTART:
         reporter.step("looking at the host")
         found = checks.preflight(wish.profile)
@@ -175,6 +167,19 @@ def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter
     refusing = [one for one in reasons if one.severity is Severity.ERROR]
     if refusing:
         raise PreflightRefusedError(refusing)
+
+
+def _about_edit(box: Box, edit: HandEdit) -> str:
+    if not box.generations.numbers():
+        return (
+            f"is there, and no generation in {box.layout.generations} tells whether kimisvc wrote"
+            " it so; --overwrite replaces it (a copy is kept)"
+        )
+    return (
+        f"was edited by hand; kimisvc does not overwrite that:\n{edit.diff}\n"
+        f"keep the edit in a drop-in (systemctl edit {edit.unit}), or say --overwrite"
+        " (a copy is kept)"
+    )
 
 
 def _too_short(box: Box, wish: Wish, plan: Plan) -> list[Problem]:

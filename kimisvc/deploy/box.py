@@ -285,6 +285,10 @@ def _set_going(box: Box, plan: Plan) -> tuple[str, ...]:
     restarted = restarts(plan, names)
     if not restarted:
         return ()  # and no failure is forgotten that a rollback is about to look at
+    # One that waits to be tried again is not "failed"; what it was called for is over. The
+    # rollback unit that we may be run by is at work, and goes on.
+    if box.systemd.state(names.rollback).sub_state == "auto-restart":
+        box.systemd.stop(names.rollback)
     for name in (names.service, names.gate, names.rollback):
         box.systemd.reset_failed(name)
     # The first brings the gate with it, where both are named.

@@ -18,6 +18,10 @@ OPTION_REFUSED = 2
 TOO_MANY = "start-limit-hit"
 """Result of a service whose start by hand was one too many (systemd.service(5))."""
 
+LATE = "timeout"
+NEVER_AGAIN = ("no", "on-success")
+"""Restart= of a drop-in with which no failure is followed by a start."""
+
 
 def has_failed(box: Box) -> bool:
     """Given a box, say whether the service gave up or the gate of what goes on ended with FAIL.
@@ -30,8 +34,10 @@ def has_failed(box: Box) -> bool:
     service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
     if gave_up(service):
         return True
-    said_fail = gate.active_state == "failed" and gate.exec_main_status == ExitStatus.NOT_RESTORED
-    return said_fail and not gate.job and service.goes_on
+    if gate.active_state != "failed" or gate.job or not service.goes_on:
+        return False
+    # Its deadline holds for a server that keeps it busy for ever, too.
+    return gate.exec_main_status == ExitStatus.NOT_RESTORED or gate.result == LATE
 
 
 def gave_up(service: UnitState) -> bool:
@@ -42,13 +48,15 @@ def gave_up(service: UnitState) -> bool:
     result then, or an automatic one, which it waited for after its last process
     had ended. One whose last process was its last start was stopped and ended
     badly (killed at the timeout, or by an error on its way out): whoever stopped
-    it meant it, as with one that is inactive.
+    it meant it, as with one that is inactive. Where a drop-in forbids restarts the
+    two look alike, and a service that died must not stay down unnoticed.
     """
     if service.active_state != "failed" or service.job:
         return False
     refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
     waited_in_vain = service.started_monotonic > service.main_started_monotonic
-    return refused or service.result == TOO_MANY or waited_in_vain
+    died = service.restart in NEVER_AGAIN and service.result != LATE
+    return refused or service.result == TOO_MANY or waited_in_vain or died
 
 
 def reason(box: Box, current: int) -> str:
@@ -60,6 +68,8 @@ def reason(box: Box, current: int) -> str:
         verdicts = box.history.verdicts(limit=5)
     except KimisvcError as error:
         return f"the gate said FAIL ({error.message})"
+    if box.systemd.state(box.layout.units.gate).result == LATE:
+        return "the gate came to no end within its deadline"
     newest = next((v for v in verdicts if v.generation == current), None)
     return newest.verdict.reason if newest else "the gate said FAIL"
 

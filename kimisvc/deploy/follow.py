@@ -59,7 +59,7 @@ def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
     told = _Told()
     resting_since: float | None = None
     while True:
-        seen = look(box, generation, since)
+        seen = _looked(box, generation, since)
         _tell(box, seen, told, reporter)
         ending = judge(seen)
         if ending is not None:
@@ -72,6 +72,19 @@ def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
         elif now - resting_since > REST:
             return Ending(Outcome.STOPPED, _rest_reason(box, seen))
         box.sleep(TICK)
+
+
+def _looked(box: Box, generation: int, since: int) -> Evidence:
+    """Look; a watcher who can see no more says that what he watched goes on."""
+    try:
+        return look(box, generation, since)
+    except KimisvcError as error:
+        instance = box.layout.instance
+        raise KimisvcError(
+            error.code, error.message,
+            hint="what was begun goes on without a watcher; kimisvc status --follow"
+            f" --instance {instance} shows it",
+        ) from error  # fmt: skip
 
 
 def resume(box: Box, reporter: Reporter) -> Applied | None:
@@ -115,6 +128,8 @@ def look(box: Box, generation: int, since: int) -> Evidence:
     service, gate, rollback = (
         box.systemd.state(name) for name in (names.service, names.gate, names.rollback)
     )
+    if box.history.sequence() < since:
+        since = 0  # it was taken away meanwhile, and began anew
     return Evidence(
         generation,
         box.history.verdicts(since),
@@ -151,7 +166,11 @@ def _rest_reason(box: Box, seen: Evidence) -> str:
     if service.active_state == "active":
         words = last_words(box, seen.gate)
         said = f"; its last words: {words}" if words else ""
-        return f"the gate ended without a verdict (journalctl -u {seen.gate.name}){said}"
+        how = f" ({seen.gate.result})" if seen.gate.result not in ("", "success") else ""
+        return (
+            f"the gate ended without a verdict{how}: kimisvc apply runs it again"
+            f" (journalctl -u {seen.gate.name}){said}"
+        )
     if service.result not in ("", "success"):
         return f"the service ended ({service.result}) and nothing came after it"
     return f"the service is {service.active_state}; was it stopped by hand?"

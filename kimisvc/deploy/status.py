@@ -96,7 +96,10 @@ def _past(
         verdicts = history.verdicts(limit=20)
         return (
             history.start(service.invocation_id),
-            next((v for v in verdicts if service.goes_on and v.invocation == service.invocation_id), None),
+            next(
+                (v for v in verdicts if service.goes_on and v.invocation == service.invocation_id),
+                None,
+            ),
             next(iter(history.rollbacks(limit=1)), None),
             next(iter(history.canaries(limit=1)), None) if has_canary else None,
         )
@@ -123,13 +126,19 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
     except KimisvcError as error:
         return (error.message,)
     wanted = {unit.name for unit in units}
-    found = [
+    names = box.layout.units
+    ours = (names.service, names.gate, names.rollback)
+    masked = [name for name in ours if box.systemd.state(name).load_state == "masked"]
+    found = [f"{name} is masked: nothing starts it (systemctl unmask {name})" for name in masked]
+    found += [
         f"{name} is left over from another generation"
         for name, text in there.items()
         if text is not None and name not in wanted and box.generations.wrote(UnitFile(name, text))
     ]
     for unit in units:
         text = there.get(unit.name)
+        if unit.name in masked:
+            continue
         if text is None:
             found.append(f"{unit.name} is missing")
         elif text != unit.text and box.generations.wrote(UnitFile(unit.name, text)):

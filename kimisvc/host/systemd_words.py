@@ -73,6 +73,7 @@ def unit_state(unit: str, general: Mapping[str, Any], service: Mapping[str, Any]
         enabled=_text(general.get("UnitFileState")),
         needs_reload=bool(general.get("NeedDaemonReload", False)),
         job=int((general.get("Job") or (0,))[0]),
+        restart=_text(service.get("Restart")),
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SERVICE = "kimisvc-kimi.service"
 GATE = "kimisvc-kimi-gate.service"
+ROLLBACK = "kimisvc-kimi-rollback.service"
 RUNS = "start-2"
 ACTIVE = UnitState(SERVICE, "loaded", "active", "running", invocation_id=RUNS)
 
@@ -46,10 +47,17 @@ class Systemd:
             GATE, "loaded", "deactivating", "stop-post", started_monotonic=11.0
         )
     )
+    rollback: UnitState = field(
+        default_factory=lambda: UnitState(ROLLBACK, "loaded", "inactive", "dead")
+    )
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
     def state(self, unit: str) -> UnitState:
-        return self.service if unit == SERVICE else self.gate
+        return {SERVICE: self.service, ROLLBACK: self.rollback}.get(unit, self.gate)
+
+    def stop(self, unit: str) -> str:
+        self.asked.append(("stop", unit))
+        return "job"
 
     def version(self) -> str:
         return "252"

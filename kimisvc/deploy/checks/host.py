@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.inspection import warning
+from kimisvc.deploy.generations import Generations
+from kimisvc.deploy.layout import Layout
+from kimisvc.errors import KimisvcError
 from kimisvc.host import files, limits, processes
 from kimisvc.records import GIB, MIB, Problem, UnitNames
 
@@ -29,6 +33,26 @@ def port(about: Inspection) -> Iterator[Problem]:
     for owner in processes.port_owners(vllm.port, vllm.host):
         if owner.unit != about.service:
             yield Problem(f"port {vllm.port} is taken by {owner}", key="vllm.port")
+    for name in _others_at(about, vllm.port):
+        yield warning(
+            f"port {vllm.port} is that of {name}, too, which starts at boot: one of the"
+            f" two will fail then. Take another port, or systemctl disable --now {name}",
+            "vllm.port",
+        )
+
+
+def _others_at(about: Inspection, port: int) -> Iterator[str]:
+    """The services of other instances that start at boot and listen at the same port."""
+    for folder in files.entries(about.place.state):
+        layout = Layout(about.place, folder.name)
+        name = layout.units.service
+        at_boot = any(about.place.units.glob(f"*.wants/{name}"))
+        if folder.name == about.profile.service.instance or not at_boot:
+            continue
+        current = Generations(layout).sound_current()
+        with contextlib.suppress(KimisvcError):  # damaged: its own status says so
+            if current is not None and current.settings().vllm.port == port:
+                yield name
 
 
 def user(about: Inspection) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -11,7 +12,10 @@ import pytest
 from good_host import program, write
 from staged_host import mapping, process
 
+from kimisvc.deploy.generations import Draft, Generations
+from kimisvc.deploy.layout import Layout
 from kimisvc.host import files
+from kimisvc.profile.resolved import to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +43,23 @@ def test_a_kimisvc_in_somebodys_home(host: Host) -> None:
     here = program(host.root / "home" / "kimisvc")
     host.place = type(host.place)(here, host.place.units, host.place.state)
     assert "install kimisvc under /opt or /usr" in host.error("kimisvc")
+
+
+def test_a_port_that_another_instance_has_at_boot(host: Host) -> None:
+    """Which of them gets it after a reboot is a matter of luck."""
+    other = Layout(host.place, "other")
+    theirs = replace(host.profile, name="theirs")
+    other.generations.mkdir(parents=True)
+    draft = Draft("theirs", "", to_toml(theirs), (), {})
+    Generations(other).make_current(Generations(other).add(draft, 1.0))
+    assert host.ask("port") == []  # it is not enabled
+    wants = host.place.units / "kimisvc.target.wants" / other.units.service
+    wants.parent.mkdir(parents=True)
+    write(host.place.units / other.units.service, "[Service]\n")
+    wants.symlink_to(host.place.units / other.units.service)
+    assert "is that of kimisvc-other.service, too" in host.warning("port")
+    host.vllm(port=host.profile.vllm.port + 1)
+    assert host.ask("port") == []
 
 
 @pytest.mark.parametrize("part", ["kimisvc", "lib/python3.11/site-packages/kimisvc"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gate_box import ACTIVE, GATE, Systemd, leave, two_generations
+from gate_box import ACTIVE, GATE, ROLLBACK, Systemd, leave, two_generations
 
 from kimisvc.deploy.apply import Following
 from kimisvc.deploy.failure import gave_up
@@ -77,6 +77,13 @@ ENDED_IN_IT = {"main_started_monotonic": 10.0}
             {"active_state": "failed", "exec_main_code": 2, "exec_main_status": 2, **ENDED_IN_IT},
             False,
         ),
+        # A drop-in forbids restarts: it died, and nothing else would bring it back.
+        ({"active_state": "failed", "restart": "no", "result": "exit-code", **ENDED_IN_IT}, True),
+        (
+            {"active_state": "failed", "restart": "always", "result": "exit-code", **ENDED_IN_IT},
+            False,
+        ),
+        ({"active_state": "failed", "restart": "no", "result": "timeout", **ENDED_IN_IT}, False),
         ({"active_state": "inactive", "restarts": 1}, False),
         ({"active_state": "active", "restarts": 1}, False),
     ],
@@ -199,6 +206,37 @@ def test_the_host_is_asked_before_the_switch_is_locked(
     wish = Restoring(1, "root", Following.LEAVE)
     to_generation(box, wish, preflight, Silent())  # type: ignore[arg-type]  # plays it
     assert asked == ["free"]
+
+
+def test_a_gate_that_comes_to_no_end_in_its_time_has_failed(box: Box, systemd: Systemd) -> None:
+    """Answers that trickle keep it busy for ever; SIGTERM at the deadline lets it end with 0."""
+    systemd.gate = replace(systemd.gate, active_state="failed", result="timeout")
+    for verb in ("reload", "enable"):
+        setattr(systemd, verb, lambda *_: "job")
+    row = for_unit(box)
+    assert row is not None
+    assert (row.to_generation, row.reason) == (1, "the gate came to no end within its deadline")
+
+
+def test_a_rollback_that_waits_for_its_next_try_is_over_when_units_are_started_anew(
+    box: Box, systemd: Systemd
+) -> None:
+    for verb in ("reload", "enable"):
+        setattr(systemd, verb, lambda *_: "job")
+    systemd.rollback = replace(
+        systemd.rollback, active_state="activating", sub_state="auto-restart"
+    )
+    to_generation(box, Restoring(1, "root", Following.LEAVE), lambda _: (), Silent())  # type: ignore[arg-type]  # plays it
+    assert ("stop", ROLLBACK) in systemd.asked
+
+
+def test_the_rollback_unit_does_not_stop_itself(box: Box, systemd: Systemd) -> None:
+    for verb in ("reload", "enable"):
+        setattr(systemd, verb, lambda *_: "job")
+    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
+    systemd.rollback = replace(systemd.rollback, active_state="activating", sub_state="start")
+    assert for_unit(box) is not None
+    assert ("stop", ROLLBACK) not in systemd.asked
 
 
 # ---------------------------------------------------------------- damaged, and lost
