@@ -81,18 +81,24 @@ def test_another_profile_during_a_load_is_judged_by_a_gate_of_its_own(stage: Sta
 def test_an_inconclusive_start_of_an_accepted_profile_is_proven_by_applying_it(
     stage: Stage,
 ) -> None:
-    path = stage.profile("vague")
+    script = f"/etc/script-{stage.instance}.json"
+    path = stage.profile("vague", {"script": script})
+    stage.sandbox.write(script, "{}")
     stage.apply(path)
     before = stage.status()
-    # Others use the server for as long as this gate looks: nothing can be known.
-    stage.sandbox.run("systemctl", "kill", "--signal=USR2", "--kill-whom=main", stage.service)
+    # It counts no tokens for a while: nothing can be known.
+    stage.sandbox.write(script, json.dumps({"fault": "no_usage"}))
     stage.sandbox.run("systemctl", "restart", stage.service)
-    stage.until(
+    seen = stage.until(
         lambda s: s["invocation_id"] != before["invocation_id"] and s["verdict"] is not None,
-        "proven after a restart by hand",
+        "judged after a restart by hand",
     )
+    assert seen["verdict"] == "INCONCLUSIVE"
+    stage.sandbox.write(script, "{}")
+    stage.sandbox.run("systemctl", "kill", "--signal=HUP", "--kill-whom=main", stage.service)
     status, answer = stage.apply(path)
-    assert (status, answer["outcome"]) == (0, "unchanged")
+    assert (status, answer["outcome"]) == (0, "accepted")
+    assert stage.status()["main_pid"] == seen["main_pid"]
 
 
 def test_an_operators_stop_is_respected(stage: Stage) -> None:
