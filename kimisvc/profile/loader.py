@@ -116,7 +116,11 @@ def check(
             *inconsistencies(draft, merged.spoiled),
             *judges(draft),
         ]
-        placed += [_place(finding, merged) for finding in findings]
+        placed += [
+            _place(finding, merged)
+            for finding in findings
+            if merged.spoiled.isdisjoint((*finding.reads, *(path[:1] for path in finding.reads)))
+        ]
     problems = _located(chain, placed)
     refused = any(problem.severity is Severity.ERROR for problem in problems)
     return Checked(

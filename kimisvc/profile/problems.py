@@ -29,13 +29,16 @@ class Finding:
     """A problem that knows its key but not yet its file and line.
 
     `or_at` names further keys the same problem may be shown at: the first of
-    all that stands in the operator's own file is taken.
+    all that stands in the operator's own file is taken. `reads` are further keys
+    it was made from: it says nothing true where one of them is spoiled, and so
+    missing in the draft.
     """
 
     path: KeyPath
     message: str
     severity: Severity = Severity.ERROR
     or_at: tuple[KeyPath, ...] = ()
+    reads: tuple[KeyPath, ...] = ()
 
 
 def key_name(path: KeyPath) -> str:

@@ -13,6 +13,7 @@ from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
+from kimisvc.records import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,9 +40,13 @@ def judged(draft: Profile, sight: Sight) -> Iterator[Finding]:
     Keys that are spoiled already are missing in the draft, so they are not judged twice.
     """
     vllm = sight.vllm(Path(draft.vllm.executable))
-    yield from variable_findings(draft)
-    yield from vllm_variable_findings(draft, vllm)
-    yield from option_findings(draft, vllm)
-    yield from contradictions(draft, vllm)
-    yield from model_findings(draft, sight.config(draft.vllm.model), vllm)
-    yield from risk_findings(draft, option_risk)
+    found = [
+        *variable_findings(draft),
+        *vllm_variable_findings(draft, vllm),
+        *option_findings(draft, vllm),
+        *contradictions(draft, vllm),
+        *model_findings(draft, sight.config(draft.vllm.model), vllm),
+    ]
+    yield from found
+    wrong = {finding.path for finding in found if finding.severity is Severity.ERROR}
+    yield from risk_findings(draft, option_risk, wrong=wrong)

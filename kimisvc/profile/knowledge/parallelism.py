@@ -26,6 +26,13 @@ _SHORT = {TENSOR: "tp", PIPELINE: "pp", PREFILL: "pcp", DECODE: "dcp", DATA: "dp
           DATA_RANK: "dpn", NODES: "n"}  # fmt: skip
 _ELSEWHERE = ("data-parallel-address", "data-parallel-start-rank", "headless")
 """Options of a service that is one of several: without DATA_HERE they do not say what runs here."""
+READS = tuple(
+    ("args", name)
+    for name in (*SIZES, DECODE, DATA_HERE, DATA_RANK, NODES, *_ELSEWHERE,
+                 "data-parallel-external-lb", "data-parallel-backend",
+                 "distributed-executor-backend")
+)  # fmt: skip
+"""Every key that these counts are made from: a finding that counts names them as what it reads."""
 _MOST_DIGITS = 4
 
 

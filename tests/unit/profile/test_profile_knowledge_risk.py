@@ -63,7 +63,7 @@ def risk_of(name: str, env: dict[str, str], link: Link = Link.PCIE) -> Risk | No
         ("NCCL_ALGO", "ring,tree;allreduce:tree", SAFE_ISH),
         ("NCCL_ALGO", "Tree", RISKY),
         ("NCCL_ALGO", "^ring", RISKY),
-        ("NCCL_ALGO", "allreduce:tree", RISKY),
+        ("NCCL_ALGO", "allreduce:tree", SAFE_ISH),
         ("NCCL_ALGO", "ring;allreduce:nvls", RISKY),
         ("NCCL_PROTO", "LL", SAFE_ISH),
         ("NCCL_PROTO", "LL,Simple", SAFE_ISH),

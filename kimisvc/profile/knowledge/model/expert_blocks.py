@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.model.families import family_of
 from kimisvc.profile.knowledge.model.shape import Shape
-from kimisvc.profile.knowledge.parallelism import DATA, PREFILL, TENSOR, option, ranks
+from kimisvc.profile.knowledge.parallelism import DATA, PREFILL, READS, TENSOR, option, ranks
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.problems import Finding
 from kimisvc.records import Severity
@@ -84,7 +84,8 @@ def block_findings(draft: Profile, shape: Shape, vllm: VllmKnowledge) -> Iterato
     written = [("args", name) for name in options if option(args, name) is not None]
     where = (*written, ("args", _EP), ("vllm", "model"))
     message = f"{fault}. Write {' or '.join(ways)}" if ways else fault
-    yield Finding(where[0], message, severity, or_at=where[1:])
+    reads = (*READS, ("args", _EP), ("args", "moe-backend"))
+    yield Finding(where[0], message, severity, or_at=where[1:], reads=reads)
 
 
 def _refines(draft: Profile, shape: Shape, parts: int, vllm: VllmKnowledge) -> bool:

@@ -18,6 +18,7 @@ from kimisvc.profile.knowledge.parallelism import (
     DECODE,
     NODES,
     PREFILL,
+    READS,
     SIZES,
     TENSOR,
     gpus_here,
@@ -86,10 +87,10 @@ def _gpus(draft: Profile) -> Iterator[Finding]:
     where = (*named, ("hardware", "gpus"))
     if needed > gpus:
         message = f"{product} takes {needed} GPUs, but [hardware] gpus is {gpus}"
-        yield Finding(where[0], message, or_at=where[1:])
+        yield Finding(where[0], message, or_at=where[1:], reads=READS)
     else:
         message = f"{product} takes {needed} of the {gpus} GPUs of [hardware]: the rest stay idle"
-        yield Finding(where[0], message, Severity.WARNING, or_at=where[1:])
+        yield Finding(where[0], message, Severity.WARNING, or_at=where[1:], reads=READS)
 
 
 def _context_parallel(draft: Profile) -> Iterator[Finding]:
@@ -99,6 +100,7 @@ def _context_parallel(draft: Profile) -> Iterator[Finding]:
             ("args", DECODE),
             f"{parts} does not divide {TENSOR} {whole}, as vLLM asks for",
             or_at=(("args", TENSOR),),
+            reads=READS,
         )
 
 
@@ -124,6 +126,7 @@ def _context(draft: Profile, shape: Shape) -> Iterator[Finding]:
         f"{longest} is more than the {shape.positions} tokens the model was made for, and vLLM "
         f"ends. Write {shape.positions} at most",
         or_at=(("vllm", "model"),),
+        reads=(("args", "hf-overrides"), ("env", "VLLM_ALLOW_LONG_MAX_MODEL_LEN")),
     )
 
 

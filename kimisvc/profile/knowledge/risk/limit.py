@@ -19,7 +19,9 @@ from kimisvc.profile.values import shown
 from kimisvc.records import ArgValue, Profile, Risk, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+
+    from kimisvc.profile.problems import KeyPath
 
 VariableJudge = Callable[[str, str, Profile], Judgement | None]
 """Given a variable's name and value and the profile, return its risk, or None if unknown."""
@@ -39,15 +41,18 @@ def risk_findings(
     draft: Profile,
     of_option: OptionJudge = unjudged,
     of_variable: VariableJudge = variable_risk,
+    wrong: Collection[KeyPath] = (),
 ) -> Iterator[Finding]:
     """Given a profile and who judges its settings, yield each that is riskier than it allows.
 
-    A name in allow_risky that allows nothing is a warning. A variable that is
-    refused for its value is not judged as well.
+    A name in allow_risky that allows nothing is a warning. A setting that is
+    refused for its value (variables of `refused`, and the paths in `wrong`) is
+    not judged as well: leave would not help it.
     """
     told = refused(draft)
     allowed = {_plain(name) for name in draft.allow_risky}
     needed: set[str] = set()
+    over: list[tuple[tuple[str, str], ArgValue, Judgement]] = []
     for path, value, judged in _judgements(draft, of_option, of_variable):
         name = _plain(path[1])
         if judged is None and path[0] == "env":
@@ -55,11 +60,19 @@ def risk_findings(
         if judged is None or not _exceeds(judged.risk, draft.max_risk):
             continue
         needed.add(name)
-        if name not in allowed and name not in told:
-            yield Finding(path, _refusal(path[1], value, judged, draft))
+        if name not in allowed and name not in told and path not in wrong:
+            over.append((path, value, judged))
+    kept = [name for name in draft.allow_risky if _plain(name) in needed]
+    leave = [*kept, *(path[1] for path, _, _ in over)]
+    for path, value, judged in over:
+        link = (("hardware", "link"),) if path[0] == "env" else ()
+        message = _refusal(value, judged, draft, leave)
+        yield Finding(path, message, reads=(("max_risk",), ("allow_risky",), *link))
     for name in draft.allow_risky:
         if _plain(name) not in needed:
-            yield Finding(("allow_risky",), _needless(name, draft), Severity.WARNING)
+            set_at = (("env", name), ("args", _plain(name)), ("max_risk",), ("hardware", "link"))
+            message = _needless(name, draft)
+            yield Finding(("allow_risky",), message, Severity.WARNING, reads=set_at)
 
 
 def _judgements(
@@ -80,8 +93,9 @@ def _exceeds(risk: Risk, most: Risk) -> bool:
     return _ORDER.index(risk) > _ORDER.index(most)
 
 
-def _refusal(name: str, value: ArgValue, judged: Judgement, draft: Profile) -> str:
-    names = ", ".join(f'"{allowed}"' for allowed in (*draft.allow_risky, name))
+def _refusal(value: ArgValue, judged: Judgement, draft: Profile, leave: list[str]) -> str:
+    """Say why a setting is refused; `leave` is the list that lets all of them pass at once."""
+    names = ", ".join(f'"{name}"' for name in leave)
     return (
         f"{shown(value)} is {judged.risk.value}, and max_risk is "
         f'"{draft.max_risk.value}": {judged.why} ({judged.source}). Leave it out, or take the '

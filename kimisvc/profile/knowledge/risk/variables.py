@@ -46,6 +46,8 @@ def _protocol(value: str, profile: Profile) -> Judgement | None:
 def _algorithm(value: str, _profile: Profile) -> Judgement | None:
     """Each collective needs an algorithm that works on one box: rings, or trees for all-reduce.
 
+    One that is not named keeps all of them, unless NCCL_PROTO names it, which is
+    refused already (conflicts).
     NCCL 2.28.9 with Tree alone was seen to fail at the first all-gather.
     """
     allowed = allowed_algorithms(value)
@@ -61,13 +63,6 @@ def _algorithm(value: str, _profile: Profile) -> Judgement | None:
             f"{', '.join(without)} may find no algorithm: since NCCL 2.24 nothing falls back to "
             "Ring, and the start then fails",
             f"{NCCL_GUIDE}, NCCL_ALGO",
-        )
-    if allowed and len(allowed) < len(COLLECTIVES):
-        return Judgement(
-            Risk.RISKY,
-            "collectives that are not named have no algorithm since NCCL 2.31 where NCCL_PROTO "
-            "names them; begin with a list for all: ring,tree;...",
-            "vllm#58179; NCCL source, src/tuning/cost_model.cc",
         )
     return None
 

@@ -73,7 +73,7 @@ def _unknown(name: str, draft: Profile) -> Iterator[Finding]:
         message = (
             f"is read by nothing, and nothing says so. Did you mean {near}? {leave(name, draft)}"
         )
-        yield Finding(("env", name), message)
+        yield Finding(("env", name), message, reads=(("allow_risky",),))
     elif name.startswith("NCCL_"):
         message = (
             "is no variable that NCCL up to 2.32 is known to read, and NCCL ignores "

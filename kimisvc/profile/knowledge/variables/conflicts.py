@@ -9,7 +9,7 @@ from kimisvc.profile.knowledge.nccl.selections import (
     allowed_algorithms,
     allowed_protocols,
 )
-from kimisvc.profile.knowledge.parallelism import gpus_here
+from kimisvc.profile.knowledge.parallelism import READS, gpus_here
 from kimisvc.profile.knowledge.variables.devices import devices, visible_devices
 from kimisvc.profile.knowledge.variables.integers import as_read, is_clear
 from kimisvc.profile.problems import Finding
@@ -135,6 +135,7 @@ def _too_few_devices(profile: Profile) -> Iterator[Finding]:
             f"{shown(value)} lets vLLM see {listed} GPU{'s' * (listed > 1)}, and [args] spread "
             f"the model over {used} here. List {used}, or lower tensor-parallel-size",
             or_at=(("args", "tensor-parallel-size"),),
+            reads=READS,
         )
 
 

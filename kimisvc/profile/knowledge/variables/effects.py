@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.nccl.selections import COLLECTIVES, PROTOCOLS, allowed_protocols
-from kimisvc.profile.knowledge.parallelism import gpus_used, option, several_boxes
+from kimisvc.profile.knowledge.parallelism import READS, gpus_used, option, several_boxes
 from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn
 from kimisvc.profile.problems import Finding
@@ -20,6 +20,7 @@ from kimisvc.records import Link, Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from kimisvc.profile.problems import KeyPath
     from kimisvc.records import Profile
 
 _FOUND_ON_PCIE = 4
@@ -35,10 +36,19 @@ _BUFFERS = {ActsOn.SIMPLE: "Simple", ActsOn.LL: "LL", ActsOn.LL128: "LL128"}
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """Variables that have no effect, told of in one finding, and why."""
+    """Variables that have no effect, told of in one finding, and why; `alone`: of a single one."""
 
     names: list[str]
     why: str
+    alone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What finds variables idle, and the keys that it takes for not set where they are missing."""
+
+    idle: Callable[[Profile], Iterator[_Idle]]
+    reads: tuple[KeyPath, ...] = ()
 
 
 def _each(names: list[str], why: str) -> Iterator[_Idle]:
@@ -52,15 +62,18 @@ def effect_findings(profile: Profile, refused: Collection[str] = ()) -> Iterator
     `refused` are variables with an illegal value, of which nothing more is said.
     """
     told = set(refused)
+    illegal = {("env", name) for name in refused}
     for rule in RULES:
-        for idle in rule(profile):
+        if not illegal.isdisjoint(rule.reads):
+            continue
+        for idle in rule.idle(profile):
             names = [name for name in idle.names if name not in told]
             if not names:
                 continue
             told.update(names)
             first, *others = [("env", name) for name in names]
-            message = f"{', '.join(names)} {idle.why}" if others else idle.why
-            yield Finding(first, message, Severity.WARNING, or_at=tuple(others))
+            message = f"{', '.join(names)} {idle.why}" if others else idle.alone or idle.why
+            yield Finding(first, message, Severity.WARNING, or_at=tuple(others), reads=rule.reads)
 
 
 def _set(profile: Profile, *acts_on: ActsOn) -> list[str]:
@@ -85,6 +98,8 @@ def _one_gpu(profile: Profile) -> Iterator[_Idle]:
             names,
             "have no effect: on one GPU NCCL has nothing to do. "
             "Leave them out, or set tensor-parallel-size",
+            "has no effect: on one GPU NCCL has nothing to do. "
+            "Leave it out, or set tensor-parallel-size",
         )
 
 
@@ -119,11 +134,11 @@ def _own_of_vllm(profile: Profile) -> Iterator[_Idle]:
 def _other_all_reduce(profile: Profile) -> Iterator[_Idle]:
     carrier = _carrier(profile)
     if carrier:
-        yield _Idle(
-            _tuned(profile),
-            f"hardly act on decode: {carrier} carries the all-reduce of small batches there, "
-            "and NCCL only the large ones of prefill",
+        why = (
+            f"on decode: {carrier} carries the all-reduce of small batches there, "
+            "and NCCL only the large ones of prefill"
         )
+        yield _Idle(_tuned(profile), f"hardly act {why}", f"hardly acts {why}")
 
 
 def _carrier(profile: Profile) -> str:
@@ -232,17 +247,22 @@ _PINNED_BY_VLLM = (
 )
 """What vLLM sets for itself under VLLM_BATCH_INVARIANT (batch_invariant.py)."""
 
-RULES: tuple[Callable[[Profile], Iterator[_Idle]], ...] = (
-    _one_gpu,
-    _batch_invariant,
-    _own_of_vllm,
-    _no_nvlink,
-    _no_network,
-    _p2p_not_used,
-    _protocol_not_used,
-    _nothing_left_out,
-    _cap_above_found,
-    _nothing_logged,
-    _other_all_reduce,
+
+def _env(*names: str) -> tuple[KeyPath, ...]:
+    return tuple(("env", name) for name in names)
+
+
+RULES: tuple[_Rule, ...] = (
+    _Rule(_one_gpu, READS),
+    _Rule(_batch_invariant),
+    _Rule(_own_of_vllm),
+    _Rule(_no_nvlink),
+    _Rule(_no_network, (*READS, *_env("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE"))),
+    _Rule(_p2p_not_used),
+    _Rule(_protocol_not_used, _env("NCCL_PROTO")),
+    _Rule(_nothing_left_out),
+    _Rule(_cap_above_found, _env(*_FLOORS)),
+    _Rule(_nothing_logged, _env("NCCL_DEBUG", "NCCL_DEBUG_LEVELS")),
+    _Rule(_other_all_reduce, (*READS, ("args", "disable-custom-all-reduce"))),
 )
 """Every rule, the strongest reason first."""

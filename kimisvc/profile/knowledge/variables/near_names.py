@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.options import option_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +53,9 @@ def near_variable(name: str) -> str:
 
 def leave(name: str, draft: Profile) -> str:
     """Given a name that is like a known one and its profile, return how to let it pass."""
-    names = ", ".join(f'"{allowed}"' for allowed in (*draft.allow_risky, name))
+    set_here = {*draft.env, *map(option_name, draft.args)}
+    kept = [one for one in draft.allow_risky if {one, option_name(one.lstrip("-"))} & set_here]
+    names = ", ".join(f'"{allowed}"' for allowed in (*kept, name))
     return f"If the name is meant: allow_risky = [{names}]"
 
 

@@ -103,6 +103,7 @@ def _unknown(key: str, head: str, names: _Names, oldest: str) -> Finding:
             path,
             f"was removed in vLLM {gone.removed_in}. {gone.instead}",
             doubted(vllm) if known_to_oldest else Severity.ERROR,
+            reads=(("vllm", "min_version"),),
         )
     doubt = doubted(vllm)
     begun = {names.long[name].name: name for name in names.long if name.startswith(head)}

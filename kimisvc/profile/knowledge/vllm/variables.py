@@ -101,7 +101,8 @@ def _unknown(name: str, draft: Profile, vllm: VllmKnowledge) -> Finding:
             f"is no variable of vLLM {vllm.version}. Did you mean {near[0]}? {leave(name, draft)}"
         )
         asked = vllm.known_from is KnownFrom.ASKED
-        return Finding(path, message, Severity.ERROR if asked else doubt)
+        severity = Severity.ERROR if asked else doubt
+        return Finding(path, message, severity, reads=(("allow_risky",),))
     message = f"is no variable of vLLM {vllm.version}, which would ignore it. Leave it out"
     return Finding(path, message, doubt)
 
@@ -245,4 +246,5 @@ def _port(value: str, draft: Profile) -> Iterator[Finding]:
             f"{value} is the first port of vLLM's own processes, and the API listens there, too. "
             "Leave it out: the port of the API is [vllm] port",
             Severity.WARNING,
+            reads=(("vllm", "port"),),
         )
