@@ -17,7 +17,7 @@ from kimisvc.errors import NoSystemdError
 from kimisvc.host import secrets_file, systemd
 from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.secret_signs import SETTINGS, names_a_secret
-from kimisvc.records import Problem
+from kimisvc.records import Problem, Risk
 from kimisvc.render.units import environment
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _leak(about: Inspection, name: str, value: str) -> Problem:
     )
     alone = name.startswith("NCCL_") and about.ranks <= 1
     without_gpus = name.startswith("CUDA_") and not about.ranks
-    if is_harmless(name) or name.startswith("HF_") or alone or without_gpus:
+    if is_harmless(name) or _is_a_hubs_or_pythons(name) or alone or without_gpus:
         return warning(words, "env")
     where = "the secrets file" if names_a_secret(name) else "[env]"
     return Problem(
@@ -68,3 +68,10 @@ def _leak(about: Inspection, name: str, value: str) -> Problem:
         f"{name}, or DefaultEnvironment= in system.conf",
         key="env",
     )
+
+
+def _is_a_hubs_or_pythons(name: str) -> bool:
+    """Whether a variable only says how models are fetched, or what changes no figure of Python's."""
+    row = VARIABLES.get(name)
+    safe = row is not None and row.risk is Risk.SAFE
+    return name.startswith("HF_") or (safe and name.startswith("PYTHON"))

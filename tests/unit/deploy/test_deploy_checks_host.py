@@ -439,7 +439,8 @@ def test_what_was_set_in_systemd_reaches_a_profile_that_does_not_say_so(
     "name",
     [
         "VLLM_ATTENTION_BACKEND", "VLLM_NEVER_HEARD_OF", "CUDA_LAUNCH_BLOCKING", "LD_PRELOAD",
-        "OMP_NUM_THREADS", "PYTHONPATH", "LD_AUDIT", "TORCH_NCCL_BLOCKING_WAIT", "NCCL_CONF_FILE",
+        "OMP_NUM_THREADS", "PYTHONPATH", "PYTHONOPTIMIZE",
+        "LD_AUDIT", "TORCH_NCCL_BLOCKING_WAIT", "NCCL_CONF_FILE",
     ],
 )  # fmt: skip
 def test_whatever_tunes_vllm_or_loads_code_is_in_the_way(
@@ -449,7 +450,9 @@ def test_whatever_tunes_vllm_or_loads_code_is_in_the_way(
     assert name in host.error("environment")
 
 
-@pytest.mark.parametrize("name", ["NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "HF_HUB_OFFLINE"])
+@pytest.mark.parametrize(
+    "name", ["NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "HF_HUB_OFFLINE", "PYTHONUTF8"]
+)
 def test_of_systemds_own_what_changes_no_figure_is_only_odd(
     host: Host, manager: dict[str, str], name: str
 ) -> None:
