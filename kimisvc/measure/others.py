@@ -86,7 +86,11 @@ def blame(world: World, broken: Broken, before: EngineCounters | None, ours: Our
     if broken.trouble not in SLOWNESS or before is None:
         return broken
     after = counters_of(world)
-    if after is None or not _worked_for_others(before, after, ours):
+    if after is None:
+        return broken
+    alive = broken.trouble is Trouble.UNFINISHED  # its tokens went on coming
+    among_others = alive and in_work(after) > ours.requests
+    if not among_others and not _worked_for_others(before, after, ours):
         return broken
     made = after.generation_tokens - before.generation_tokens
     load = f"{made:g} tokens were made meanwhile, {in_work(after):g} requests are in work"

@@ -175,6 +175,13 @@ def test_a_hung_server_fails_however_many_wait_in_it() -> None:
     assert proof.verdict.reason == "accepted, no first token: nothing in 5 s"
 
 
+def test_a_server_that_crawls_for_many_is_not_judged_by_our_share() -> None:
+    """Others fill it and have no token yet, so that nothing but the requests in work tells of them."""
+    busy = [counted(9000, 30, 5, 60)]
+    proof, _, _ = proved(profile(gate=FAST), *[CRAWLING] * 5, counters=busy)
+    assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
+
+
 def test_a_lasting_trouble_keeps_the_runs_so_far() -> None:
     error = [(0.5, token()), (0.6, {"error": {"message": "EngineCore is dead"}})]
     proof, _, _ = proved(profile(gate=FAST), STREAM, STREAM, error, error)
