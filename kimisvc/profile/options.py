@@ -137,6 +137,8 @@ def _unaskable(written: str, value: object) -> str:
     """Given an option and its value, say why kimisvc could not ask the server; "" if it can."""
     refused, why = _ASKABLE.get(option_name(written), ({}, ""))
     word = str(value).strip().lower() if isinstance(value, bool | int | str) else ""
+    if re.fullmatch("-[0-9]+|0+", word):
+        word = "0"  # to vLLM as many API servers as none
     return f"{shown(value)} is refused: {why}. {refused[word]}" if word in refused else ""
 
 

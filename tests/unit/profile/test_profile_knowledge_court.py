@@ -53,6 +53,9 @@ WRONG = {
         data-parallel-size = 4
         [env]
         CUDA_VISIBLE_DEVICES = "0,1,2,3,4,5,6,7" """,
+    "args.tool-parser-plugin": """[args]
+        tool-call-parser = "of_the_plugin"
+        tool-parser-plugin = nan""",
     "env.NCCL_DEBUG": """[env]
         NCCL_DEBUG = true
         NCCL_DEBUG_SUBSYS = "INIT" """,

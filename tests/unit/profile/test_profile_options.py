@@ -14,6 +14,7 @@ from kimisvc.profile.options import option_findings, variable_findings
         ("grpc", True),
         ("api-server-count", 0),
         ("api_server_count", "0"),
+        ("api-server-count", -1),
         ("tokens-only", True),
         ("skip_tokenizer_init", True),
         ("runner", "pooling"),

@@ -8,7 +8,7 @@ An unknown name ends vLLM before it loads (validate_api_server_args).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.problems import Finding
@@ -72,7 +72,7 @@ def parser_findings(draft: Profile, model_type: str, vllm: VllmKnowledge) -> Ite
             continue
         fault = None if plugin in args else _unknown(option, parser, vllm)
         if fault:
-            yield fault
+            yield replace(fault, reads=(("args", plugin),))
         elif family and fitting and parser not in fitting:
             yield Finding(
                 ("args", option),
