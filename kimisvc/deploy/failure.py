@@ -45,8 +45,8 @@ def gave_up(service: UnitState) -> bool:
 
     With Restart=always it fails for good with the status that prevents a
     restart, or because a start was one too many: one by hand, which is its
-    result then, or an automatic one, which it waited for after its last process
-    had ended. One whose last process was its last start was stopped and ended
+    result then, or an automatic one: to wait for that it left "failed" once more,
+    after its last process had ended. One that did not was stopped and ended
     badly (killed at the timeout, or by an error on its way out): whoever stopped
     it meant it, as with one that is inactive. Where a drop-in forbids restarts the
     two look alike, and a service that died must not stay down unnoticed.
@@ -54,7 +54,7 @@ def gave_up(service: UnitState) -> bool:
     if service.active_state != "failed" or service.job:
         return False
     refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
-    waited_in_vain = service.started_monotonic > service.main_started_monotonic
+    waited_in_vain = service.started_monotonic > service.main_ended_monotonic
     died = service.restart in NEVER_AGAIN and service.result != LATE
     return refused or service.result == TOO_MANY or waited_in_vain or died
 

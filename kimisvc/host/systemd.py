@@ -50,7 +50,7 @@ PROPERTIES = b"org.freedesktop.DBus.Properties"
 SERVICE_PROPERTIES = {
     "Result": b"s", "MainPID": b"u", "NRestarts": b"u", "ExecMainCode": b"i",
     "ExecMainStatus": b"i", "ExecMainStartTimestamp": b"t", "ExecMainStartTimestampMonotonic": b"t",
-    "Restart": b"s",
+    "ExecMainExitTimestampMonotonic": b"t", "Restart": b"s",
 }  # fmt: skip
 """Read one by one (0.08 ms each): all 303 of them take 2 ms, and PID 1's time is everybody's."""
 

@@ -95,6 +95,45 @@ def test_a_stop_that_ends_badly_is_still_a_stop(stage: Stage) -> None:
     assert (seen["generation"], stage.history()["rollbacks"]) == (2, [])
 
 
+def test_a_stop_of_a_later_try_that_ends_badly_is_still_a_stop(stage: Stage) -> None:
+    """It exits with an error on its way out, as a server that crashed before may."""
+    stage.sandbox.write(STUBBORN, STUBBORN_TEXT.replace("trap '' TERM", "trap 'exit 1' TERM"))
+    stage.sandbox.run("chmod", "755", STUBBORN)
+    assert stage.apply(stage.profile("one"))[0] == 0
+    two = stage.profile(
+        "two", {"never_ready": True}, vllm={"executable": STUBBORN}, service={"starts": 3}
+    )
+    assert stage.kimisvc("apply", two, "--no-follow").returncode == 0
+    first = stage.until(lambda s: s["main_pid"] != 0, "loading")
+    stage.sandbox.run("systemctl", "kill", "--signal=KILL", stage.service)
+    stage.until(lambda s: s["main_pid"] not in (0, first["main_pid"]), "loading again")
+    stage.sandbox.run("systemctl", "stop", stage.service, check=False)
+    rollback_over(stage)
+    seen = stage.status()
+    assert (seen["unit_state"], seen["unit_result"]) == ("failed", "exit-code")
+    assert (seen["generation"], stage.history()["rollbacks"]) == (2, [])
+
+
+def test_a_start_by_hand_that_was_one_too_many_is_rolled_back(stage: Stage) -> None:
+    assert stage.apply(stage.profile("one"))[0] == 0
+    two = stage.profile("two", {"never_ready": True}, service={"starts": 2})
+    assert stage.kimisvc("apply", two, "--no-follow").returncode == 0
+    assert stage.sandbox.run("systemctl", "restart", stage.service).returncode == 0
+    assert stage.sandbox.run("systemctl", "restart", stage.service, check=False).returncode != 0
+    stage.until(lambda s: (s["generation"], s["verdict"]) == (1, "PASS"), "restored and proven")
+    (rollback,) = stage.history()["rollbacks"]
+    assert "was started too often" in rollback["reason"]
+
+
+def test_a_drop_in_that_forbids_restarts_does_not_turn_the_rollback_off(stage: Stage) -> None:
+    assert stage.apply(stage.profile("one"))[0] == 0
+    folder = f"/etc/systemd/system/{stage.service}.d"
+    stage.sandbox.run("mkdir", "-p", folder)
+    stage.sandbox.write(f"{folder}/once.conf", "[Service]\nRestart=no\n")
+    status, answer = stage.apply(stage.profile("two", {"die_during_load": 3}))
+    assert (status, answer["outcome"]) == (4, "rolled-back"), answer
+
+
 def test_another_server_on_the_port_proves_nothing(stage: Stage) -> None:
     assert stage.apply(stage.profile("one"))[0] == 0
     two = stage.profile("two", {"never_ready": True, "load_seconds": 1.0})

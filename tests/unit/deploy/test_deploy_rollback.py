@@ -44,14 +44,14 @@ def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Bo
 # ---------------------------------------------------------------- giving up, and being stopped
 
 
-ENDED_IN_IT = {"main_started_monotonic": 10.0}
+ENDED_IN_IT = {"main_ended_monotonic": 11.0}
 
 
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        # The last process was of the last start: it was stopped and ended badly.
-        ({"active_state": "failed", "restarts": 1, "main_started_monotonic": 10.0}, False),
+        # Its last process ended, and it waited for no other: it was stopped and ended badly.
+        ({"active_state": "failed", "restarts": 1, "main_ended_monotonic": 11.0}, False),
         ({"active_state": "failed", "restarts": 1, "result": "timeout", **ENDED_IN_IT}, False),
         (
             {"active_state": "failed", "exec_main_code": 1, "exec_main_status": 1, **ENDED_IN_IT},
@@ -62,9 +62,9 @@ ENDED_IN_IT = {"main_started_monotonic": 10.0}
             False,
         ),
         # It waited for a restart after its last process, and got none.
-        ({"active_state": "failed", "restarts": 2, "main_started_monotonic": 9.0}, True),
+        ({"active_state": "failed", "restarts": 2, "main_ended_monotonic": 9.0}, True),
         ({"active_state": "failed", "restarts": 2, "result": "timeout"}, True),
-        ({"active_state": "failed", "restarts": 1, "main_started_monotonic": 9.0, "job": 7}, False),
+        ({"active_state": "failed", "restarts": 1, "main_ended_monotonic": 9.0, "job": 7}, False),
         # No process ever came to be: no memory for one, or a file of variables is missing.
         ({"active_state": "failed", "restarts": 2, "result": "resources"}, True),
         # A start by hand was one too many.
