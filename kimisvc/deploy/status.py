@@ -91,13 +91,15 @@ def _past(
 ) -> tuple[StartRow | None, VerdictRow | None, RollbackRow | None, CanaryRow | None]:
     """What history says of the start that runs, the newest rollback, and the newest canary."""
     history = box.history
+    # Until its restart a crashed service goes by the invocation of the start that died.
+    runs = service.goes_on and service.sub_state != "auto-restart"
     has_canary = files.exists(box.layout.installed(box.layout.units.canary_timer))
     try:
         verdicts = history.verdicts(limit=20)
         return (
             history.start(service.invocation_id),
             next(
-                (v for v in verdicts if service.goes_on and v.invocation == service.invocation_id),
+                (v for v in verdicts if runs and v.invocation == service.invocation_id),
                 None,
             ),
             next(iter(history.rollbacks(limit=1)), None),
