@@ -3,34 +3,34 @@
 The exporter has a leaner door for the one page that it fetches for good: `vllm_page`.
 Codes: connection-refused, timeout, connection-lost, bad-stream, stream-error,
 and http-STATUS for an answer with that status. The API key travels in its
-header only and is never part of an error. Nothing is taken from the
-environment: no proxy, no .netrc.
+header only and is never part of an error. Every whole answer has one deadline
+and a largest size (`http_once`), and so have a stream's head and each of its silences.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from kimisvc.errors import HostError
+from kimisvc.host.http_once import Question, asked
 from kimisvc.host.vllm_metrics import engine_counters
-from kimisvc.host.vllm_stream import EventReader, said
+from kimisvc.host.vllm_stream import EventReader, object_of, plain, said
 from kimisvc.records import EngineCounters, Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from requests import Response, Session
+    from kimisvc.host.http_once import Answer
 
 QUICK = 5.0
 """What a question that costs the engine nothing may take (s)."""
-BLOCK = 65536
+HTTP_PORT = 80
+LONGEST_VERSION = 100
 OK, UNAUTHORIZED, FORBIDDEN, SERVER_ERROR, UNAVAILABLE = 200, 401, 403, 500, 503
-WORDS = 300
-"""So much of a body that is not vLLM's is told (characters)."""
 
 
 class ApiError(HostError):
@@ -43,6 +43,15 @@ class ApiError(HostError):
             hint = "the server wants its API key: put it into VLLM_API_KEY"
         super().__init__(f"http-{status}", f"HTTP status {status}: {words}", hint=hint)
         self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A whole answer: its status, the words beside it, its body."""
+
+    status: int
+    reason: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +72,19 @@ class VllmApi:
         clock: Callable[[], float] = time.monotonic,
         quick: float = QUICK,
     ) -> None:
-        """Given where it is and its key, hold them. Raise HostError if that can be no key.
+        """Given where it is (http://HOST:PORT) and its key, hold them. Raise HostError if that can be no key.
 
-        requests would name a bad key in its error, so it never sees one.
+        http.client would name a bad key in its error, so it never sees one.
         """
         key = (api_key or "").strip()
         if not (key.isascii() and key.isprintable()):
             raise HostError("bad-api-key", "the API key holds characters that no header can carry")
-        self._base = base_url.rstrip("/")
-        self._headers = {"Accept-Encoding": "identity"}  # compression would hold chunks back
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+        place = urlsplit(base_url)
+        self._host, self._port = place.hostname or "", place.port or HTTP_PORT
+        self._root = place.path.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._clock = clock
         self._quick = quick
-        self._opened: Session | None = None
 
     # ------------------------------------------------------------- questions
 
@@ -86,7 +94,7 @@ class VllmApi:
         READY only means that no engine is known to be dead: a hung one is READY too.
         """
         try:
-            status = self._get("/health").status_code
+            status = self._get("/health").status
         except HostError as error:
             kinds = {"connection-refused": Health.REFUSED, "bad-stream": Health.UNEXPECTED}
             return kinds.get(error.code, Health.NO_ANSWER)
@@ -99,7 +107,7 @@ class VllmApi:
     def version(self) -> str | None:
         """Return the server's version, None where it does not say."""
         try:
-            return str(_json(self._get("/version"))["version"])
+            return plain(_json(self._get("/version"))["version"])[:LONGEST_VERSION]
         except (HostError, KeyError):
             return None
 
@@ -108,7 +116,8 @@ class VllmApi:
         answer = _json(self._get("/v1/models"))
         try:
             return tuple(
-                ModelInfo(str(model["id"]), model.get("max_model_len")) for model in answer["data"]
+                ModelInfo(plain(model["id"]), _count(model.get("max_model_len")))
+                for model in answer["data"]
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise HostError("bad-stream", "/v1/models answers with what is no list") from error
@@ -117,7 +126,7 @@ class VllmApi:
         """Return the text of /metrics. Raise HostError when there is none."""
         answer = self._get("/metrics")
         _raise_for(answer)
-        return bytes(answer.content).decode("utf-8", "replace")
+        return answer.body.decode("utf-8", "replace")
 
     def counters(self) -> EngineCounters | None:
         """Return the engine's counters now; None where the server shows none."""
@@ -139,119 +148,40 @@ class VllmApi:
         request. Raise HostError with one of this module's codes.
         """
         reader = EventReader()
-        asked = self._clock()
         try:
-            answer = self._post(path, body, timeout)
+            with asked(self._question(path, body), timeout, self._quick) as answer:
+                _raise_unless_stream(answer)
+                answer.allow(timeout)
+                while not reader.done:
+                    block = _next_block(answer)
+                    moment = self._clock()
+                    before = reader.events
+                    for chunk in reader.feed(block):
+                        yield moment, chunk
+                    if reader.events > before:
+                        answer.allow(timeout)  # what is no event is silence
         except HostError as error:
-            raise _silence(error, reader, timeout) from error
-        with answer:
-            _raise_for(answer)
-            kind = answer.headers.get("Content-Type", "")
-            if not kind.startswith("text/event-stream"):
-                raise HostError("bad-stream", f"the answer is no event stream but {kind!r}")
-            heard = asked
-            while True:
-                try:
-                    block = self._read(answer)
-                except HostError as error:
-                    raise _silence(error, reader, timeout) from error
-                moment = self._clock()
-                if not block:
-                    raise HostError("connection-lost", "the stream ended without [DONE]")
-                for chunk in reader.feed(block):
-                    heard = moment
-                    yield moment, chunk
-                if reader.done:
-                    return
-                if moment - heard > timeout:
-                    raise _silence(HostError("timeout", ""), reader, timeout)
-
-    def _read(self, answer: Response) -> bytes:
-        """Read what has arrived, without waiting for a full buffer: time stamps are worth that."""
-        with _Translated(self._base):
-            return bytes(answer.raw.read1(BLOCK))
+            if error.code != "timeout":
+                raise
+            raise _silence(reader, timeout) from error
 
     # ------------------------------------------------------------- HTTP
 
-    def _get(self, path: str) -> Response:
-        with _Translated(self._base):
-            return self._session().get(
-                self._base + path, timeout=self._quick, allow_redirects=False, headers=self._headers
-            )
+    def _get(self, path: str) -> _Whole:
+        with asked(self._question(path), self._quick) as answer:
+            return _whole(answer)
 
-    def _post(self, path: str, body: Mapping[str, Any], timeout: float) -> Response:
-        with _Translated(self._base):
-            answer = self._session().post(
-                self._base + path, json=dict(body), stream=True, timeout=(self._quick, timeout),
-                allow_redirects=False, headers=self._headers,
-            )  # fmt: skip
-            if not body.get("stream") or answer.status_code != OK:
-                _ = answer.content  # read here, where errors are translated
-            return answer
+    def _post(self, path: str, body: Mapping[str, Any], timeout: float) -> _Whole:
+        with asked(self._question(path, body), timeout, self._quick) as answer:
+            return _whole(answer)
 
-    def _session(self) -> Session:
-        if self._opened is None:
-            import requests
-
-            self._opened = requests.Session()
-            self._opened.trust_env = False
-        return self._opened
+    def _question(self, path: str, body: Mapping[str, Any] | None = None) -> Question:
+        text = None if body is None else json.dumps(dict(body)).encode()
+        return Question(self._host, self._port, self._root + path, self._headers, text)
 
 
-class _Translated:
-    """Turns what requests and urllib3 raise into our codes."""
-
-    def __init__(self, base: str) -> None:
-        self._base = base
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        import http.client
-
-        import requests
-        import urllib3
-
-        ours = (
-            requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException,
-            OSError,
-        )  # fmt: skip
-        if not isinstance(error, ours):
-            return
-        causes = tuple(_causes(error))
-        if any(getattr(cause, "errno", None) == errno.ECONNREFUSED for cause in causes):
-            raise HostError("connection-refused", f"nothing listens at {self._base}") from error
-        late = (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
-        unmade = urllib3.exceptions.NewConnectionError  # a ConnectTimeoutError, for no reason
-        if any(isinstance(c, late) and not isinstance(c, unmade) for c in causes):
-            raise HostError("timeout", f"{self._base} did not answer in time") from error
-        foreign = (http.client.BadStatusLine, http.client.LineTooLong, http.client.UnknownProtocol)
-        closed = http.client.RemoteDisconnected  # a BadStatusLine, too
-        if any(isinstance(c, foreign) and not isinstance(c, closed) for c in causes):
-            raise HostError("bad-stream", f"{self._base} does not speak HTTP") from error
-        what = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
-        words = what or type(causes[-1]).__name__
-        raise HostError("connection-lost", f"no answer from {self._base}: {words}") from error
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Given an error, yield it and all it wraps: requests keeps urllib3's errors as arguments."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield one
-        inner = (*one.args, getattr(one, "reason", None), one.__cause__, one.__context__)
-        waiting += [cause for cause in inner if isinstance(cause, BaseException)]
-
-
-def _silence(error: HostError, reader: EventReader, timeout: float) -> HostError:
-    """Given why a stream could not be read on, say of a silence whether anything had come."""
-    if error.code != "timeout":
-        return error
+def _silence(reader: EventReader, timeout: float) -> HostError:
+    """Given a stream that was silent for too long, say whether anything had come."""
     if reader.events:
         words = f"the stream stalled: nothing for {timeout:g} s after {reader.events} chunks"
     else:
@@ -259,24 +189,40 @@ def _silence(error: HostError, reader: EventReader, timeout: float) -> HostError
     return HostError("timeout", words)
 
 
-def _json(answer: Response) -> Mapping[str, Any]:
+def _next_block(answer: Answer) -> bytes:
+    block = answer.arrived()
+    if not block:
+        raise HostError("connection-lost", "the stream ended without [DONE]")
+    return block
+
+
+def _whole(answer: Answer) -> _Whole:
+    return _Whole(answer.status, answer.reason, answer.whole())
+
+
+def _raise_unless_stream(answer: Answer) -> None:
+    if answer.status != OK:
+        _raise_for(_whole(answer))
+    if not answer.kind.startswith("text/event-stream"):
+        raise HostError("bad-stream", f"the answer is no event stream but {plain(answer.kind)!r}")
+
+
+def _json(answer: _Whole) -> Mapping[str, Any]:
     """Given an answer, return its object. Raise HostError where there is none."""
     _raise_for(answer)
-    try:
-        found = json.loads(bytes(answer.content))
-    except ValueError as error:
-        raise HostError("bad-stream", f"the answer is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise HostError("bad-stream", "the answer is no JSON object")
-    return found
+    return object_of(answer.body, "the answer")
 
 
-def _raise_for(answer: Response) -> None:
-    if answer.status_code == OK:
+def _count(told: object) -> int | None:
+    return told if isinstance(told, int) and not isinstance(told, bool) else None
+
+
+def _raise_for(answer: _Whole) -> None:
+    if answer.status == OK:
         return
-    text = bytes(answer.content).decode("utf-8", "replace")
+    text = answer.body.decode("utf-8", "replace")
     try:
         words = said(json.loads(text)["error"])
-    except (ValueError, KeyError, TypeError):
-        words = text[:WORDS].strip() or answer.reason or "no words"
-    raise ApiError(answer.status_code, words)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        words = plain(text) or plain(answer.reason) or "no words"
+    raise ApiError(answer.status, words)

@@ -6,12 +6,14 @@ import itertools
 import json
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from host_support import DATA, PATIENCE, Peer, free_port, server
 
 from kimisvc.errors import HostError
+from kimisvc.host import http_once
 from kimisvc.host.vllm_api import ApiError, ModelInfo, VllmApi
 from kimisvc.records import Health
 
@@ -225,22 +227,6 @@ def test_two_events_in_one_block_came_at_one_moment() -> None:
     assert moments[0] == moments[1]
 
 
-def test_the_connection_is_used_again_after_a_stream() -> None:
-    ports = []
-
-    def script(peer: Peer) -> None:
-        ports.append(peer.connection.getpeername()[1])
-        peer.begin_stream()
-        peer.chunk(b"data: [DONE]\n\n")
-        peer.end_stream()
-
-    with server(script) as base:
-        api = VllmApi(base, None)
-        for _ in range(3):
-            assert list(api.stream(COMPLETIONS, STREAM, PATIENCE)) == []
-    assert len(ports) == 3
-
-
 def test_closing_the_iterator_aborts_the_request() -> None:
     closed = threading.Event()
 
@@ -384,3 +370,149 @@ def test_an_error_inside_the_stream_has_the_servers_words() -> None:
 def test_nothing_listens_for_a_stream() -> None:
     error, _ = raised(VllmApi(f"http://127.0.0.1:{free_port()}", None))
     assert error.code == "connection-refused"
+
+
+# ------------------------------------------------------------------ hostile answers
+
+SHORT = 0.3
+HEAD = b"HTTP/1.1 200 OK\r\n"
+NO_LENGTH = HEAD + b"Connection: close\r\n\r\n"
+EVENTS = HEAD + b"Content-Type: text/event-stream\r\n"
+CHUNKED = EVENTS + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def trickles(begin: bytes, drop: bytes) -> Callable[[Peer], None]:
+    """Send a little every 20 ms, so that no read is ever late, for much longer than it may last."""
+
+    def script(peer: Peer) -> None:
+        peer.connection.sendall(begin)
+        for _ in range(250):
+            peer.connection.sendall(drop)  # fails when the client has closed
+            time.sleep(0.02)
+
+    return script
+
+
+def floods(begin: bytes) -> Callable[[Peer], None]:
+    """Send a body without an end, as fast as it is taken."""
+
+    def script(peer: Peer) -> None:
+        peer.connection.sendall(begin)
+        while True:
+            peer.connection.sendall(b"x" * 65536)
+
+    return script
+
+
+QUESTIONS: dict[str, Callable[[VllmApi], Any]] = {
+    "models": VllmApi.models,
+    "metrics": VllmApi.metrics,
+    "chat": lambda api: api.chat({}, SHORT),
+    "stream": lambda api: list(api.stream(COMPLETIONS, STREAM, SHORT)),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    ("begin", "drop"),
+    [
+        (HEAD + b"X: ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 500 Oh\r\nContent-Length: 100000\r\n\r\n", b"x"),
+        (EVENTS + b"\r\n", b" "),
+        (CHUNKED, b"0"),
+    ],
+    ids=["head", "heads without end", "body of a refusal", "body", "size of a chunk"],
+)
+def test_a_trickle_is_late_though_no_read_is(question: str, begin: bytes, drop: bytes) -> None:
+    began = time.monotonic()
+    with server(trickles(begin, drop)) as base, pytest.raises(HostError) as caught:
+        QUESTIONS[question](VllmApi(base, None, quick=SHORT))
+    assert caught.value.code == "timeout"
+    assert time.monotonic() - began < 8 * SHORT
+
+
+@pytest.mark.parametrize("begin", [HEAD + b"X: ", NO_LENGTH])
+def test_a_trickle_on_health_and_version(begin: bytes) -> None:
+    began = time.monotonic()
+    with server(trickles(begin, b"x")) as base:
+        api = VllmApi(base, None, quick=SHORT)
+        assert api.health() is Health.NO_ANSWER
+        assert api.version() is None
+    assert time.monotonic() - began < 16 * SHORT
+
+
+@pytest.mark.parametrize("question", ["models", "metrics", "chat"])
+@pytest.mark.parametrize(
+    "begin",
+    [NO_LENGTH, HEAD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n",
+     b"HTTP/1.1 500 Oh\r\nConnection: close\r\n\r\n"],
+    ids=["body", "chunk", "refusal"],
+)  # fmt: skip
+def test_an_answer_without_an_end_is_not_taken_in(
+    question: str, begin: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_once, "LARGEST", 1 << 20)
+    with server(floods(begin)) as base, pytest.raises(HostError) as caught:
+        QUESTIONS[question](VllmApi(base, None, quick=PATIENCE))
+    assert caught.value.code == "bad-stream"
+    assert "more than 1048576 bytes" in caught.value.message
+
+
+def test_health_without_an_end_is_not_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_once, "LARGEST", 1 << 20)
+    with server(floods(NO_LENGTH)) as base:
+        assert VllmApi(base, None, quick=PATIENCE).health() is Health.UNEXPECTED
+
+
+def test_a_stream_may_be_longer_than_its_timeout_and_than_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_once, "LARGEST", 2000)
+
+    def script(peer: Peer) -> None:
+        peer.begin_stream()
+        for n in range(20):
+            peer.chunk(b'data: {"n":%d,"x":"%s"}\n\n' % (n, b"x" * 500))
+            time.sleep(0.05)
+        peer.chunk(b"data: [DONE]\n\n")
+
+    with server(script) as base:
+        chunks = [c["n"] for _, c in VllmApi(base, None).stream(COMPLETIONS, STREAM, 0.5)]
+    assert chunks == list(range(20))
+
+
+DEEP = b"[" * 200_000
+
+
+@pytest.mark.parametrize("body", [DEEP, b'{"data":' + DEEP, b'{"a":1' + b"0" * 5000 + b"}"])
+@pytest.mark.parametrize("question", ["models", "chat"])
+def test_an_answer_that_no_json_reader_takes(body: bytes, question: str) -> None:
+    with server(replies("200 OK", body)) as base, pytest.raises(HostError) as caught:
+        QUESTIONS[question](VllmApi(base, None))
+    assert caught.value.code == "bad-stream"
+    with server(replies("200 OK", body)) as base:
+        assert VllmApi(base, None).version() is None
+
+
+def test_a_refusal_that_no_json_reader_takes() -> None:
+    with server(replies("400 Bad Request", DEEP)) as base:
+        error, _ = raised(VllmApi(base, None))
+    assert error.code == "http-400"
+
+
+def test_the_words_of_a_refusal_do_not_steer_a_terminal() -> None:
+    body = b'{"error":{"message":"\\u001b]0;pwn\\u0007no key\\ud800"}}'
+    with server(replies("400 Bad Request", body)) as base:
+        error, _ = raised(VllmApi(base, None))
+    assert error.message == "HTTP status 400: ]0;pwn no key"
+
+
+def test_an_answer_cut_in_its_body_is_no_answer() -> None:
+    def script(peer: Peer) -> None:
+        peer.connection.sendall(HEAD + b'Content-Length: 99\r\n\r\n{"data":[]}')
+        peer.connection.shutdown(socket.SHUT_RDWR)
+
+    with server(script) as base, pytest.raises(HostError) as caught:
+        VllmApi(base, None).models()
+    assert caught.value.code == "connection-lost"

@@ -10,7 +10,7 @@ import pytest
 from host_support import DATA, free_port, server
 
 from kimisvc.errors import HostError
-from kimisvc.host import vllm_page
+from kimisvc.host import http_once, vllm_page
 from kimisvc.host.vllm_page import metrics_page
 
 if TYPE_CHECKING:
@@ -87,22 +87,23 @@ def test_another_status(status: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
-    [b"SSH-2.0-OpenSSH_9.2\r\n", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
-     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+    ("said", "code"),
+    [(b"SSH-2.0-OpenSSH_9.2\r\n", "bad-stream"), (b"", "connection-lost"),
+     (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort", "connection-lost"),
+     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "connection-lost")],
 )  # fmt: skip
-def test_what_is_no_page(said: bytes) -> None:
+def test_what_is_no_page(said: bytes, code: str) -> None:
     def play(peer: Peer) -> None:
         peer.connection.sendall(said)
         peer.connection.shutdown(socket.SHUT_WR)
 
     with pytest.raises(HostError) as error:
         fetched(play)
-    assert error.value.code == "bad-stream"
+    assert error.value.code == code
 
 
 def test_a_page_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_page, "LARGEST", 1000)
+    monkeypatch.setattr(http_once, "LARGEST", 1000)
 
     def play(peer: Peer) -> None:
         peer.answer("200 OK", b"x" * 100_000)

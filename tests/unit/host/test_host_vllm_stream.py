@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimisvc.errors import HostError
-from kimisvc.host.vllm_stream import EventReader, StreamError
+from kimisvc.host import vllm_stream
+from kimisvc.host.vllm_stream import EventReader, StreamError, plain
 
 CAPTURED = (DATA / "chat.sse").read_bytes()
 
@@ -64,7 +65,13 @@ def test_any_object_comes_through_as_it_was(value: Any) -> None:
     assert read(b"data: " + sent + b"\n\n")[0] == [{"v": value}]
 
 
-@pytest.mark.parametrize("event", [b"{broken", b"[1]", b'"text"', b"\xff\xfe"])
+DEEP = b"[" * 200_000
+HUGE_NUMBER = b'{"a":1' + b"0" * 5000 + b"}"
+
+
+@pytest.mark.parametrize(
+    "event", [b"{broken", b"[1]", b'"text"', b"\xff\xfe", DEEP, b'{"a":' + DEEP, HUGE_NUMBER]
+)
 def test_a_chunk_that_is_no_object_is_refused(event: bytes) -> None:
     with pytest.raises(HostError) as caught:
         read(b"data: " + event + b"\n\n")
@@ -83,3 +90,31 @@ def test_an_error_inside_a_good_stream_is_an_error(body: dict[str, Any], words: 
     with pytest.raises(StreamError, match=words) as caught:
         read(b'data: {"a":1}\n\n', b"data: " + json.dumps(body).encode() + b"\n\n")
     assert caught.value.code == "stream-error"
+
+
+def test_the_words_of_an_error_do_not_steer_a_terminal() -> None:
+    with pytest.raises(StreamError) as caught:
+        read(b'data: {"error":{"message":"\\u001b[2J\\ud800no\\nmemory"}}\n\n')
+    assert caught.value.message.endswith("error: [2J no memory")
+
+
+def test_words_that_are_nested_too_deeply_are_told_as_that() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert plain(deep) == "nested too deeply to be told"
+
+
+@pytest.mark.parametrize("block", [b"x" * 10, b"data: x\n", b"data:\n"])
+def test_an_event_without_an_end_is_not_kept_for_good(
+    block: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_stream, "LARGEST_EVENT", 1000)
+    with pytest.raises(HostError) as caught:
+        read(b'data: {"a":1}\n\n', *itertools.repeat(block, 500))
+    assert caught.value.code == "bad-stream"
+
+
+def test_many_small_events_are_no_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_stream, "LARGEST_EVENT", 1000)
+    assert len(read(*itertools.repeat(b': alive\n\ndata: {"a":1}\n\n', 500))[0]) == 500
