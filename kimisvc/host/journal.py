@@ -94,7 +94,7 @@ def parse_entries(output: bytes) -> list[dict[str, object]]:
     for line in output.split(b"\n"):
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict):
             entries.append(entry)

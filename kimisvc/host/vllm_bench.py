@@ -2,7 +2,9 @@
 
 It is run by systemd as a transient service, as the user the server runs as
 (who can read the model, and so its tokenizer) and hardened as that one. Its
-result comes back on its stdout; the API key goes to it in its environment.
+result comes back on its stdout; the API key goes to it in its environment. It is
+no child of ours and outlives systemd-run (systemd-run(1), --wait), so it has a name
+by which it is stopped when we are.
 
 What it writes: benchmarks/serve.py of vLLM 0.33. It ends with status 0 though
 requests failed, so `completed` and `failed` are looked at; the peak it tells
@@ -11,7 +13,11 @@ counts chunks (vllm#50677) and is not taken.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +25,7 @@ from kimisvc.errors import HostError
 from kimisvc.host.processes import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 FIGURES = (
     "output_throughput", "request_throughput", "mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms",
@@ -28,6 +34,10 @@ FIGURES = (
 """What of a result is kept, under vLLM's own names."""
 GRACE = 30.0
 """How much longer than the service itself we wait for systemd-run (s)."""
+TO_STOP = 10.0
+"""What the benchmark may take to end when it is stopped, before it is killed (s)."""
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""What ends us at once unless it is caught; Ctrl-C is an exception already."""
 _SCRIPT = (
     'if [ -n "$VLLM_API_KEY" ]; then export OPENAI_API_KEY="$VLLM_API_KEY"; fi; '
     '"$@" >&2 && cat /tmp/kimisvc-bench.json'
@@ -81,10 +91,18 @@ class BenchResult:
 def bench(server: Server, load: Load, timeout: float) -> BenchResult:
     """Given a server and a load, run vLLM's own benchmark and return its result.
 
-    Raise HostError where it cannot be run, fails, is not done in `timeout`
-    seconds, or prints what is no result.
+    Whatever ends us meanwhile (Ctrl-C, SIGTERM, a lost terminal) ends the load,
+    too. Raise HostError where it cannot be run, fails, is not done in `timeout`
+    seconds, or prints what is no result; KeyboardInterrupt where we are ended.
     """
-    done = run(unit_command(server, load, timeout), timeout + GRACE)
+    unit = f"run-kimisvc-bench-{os.getpid()}-{load.concurrency}.service"
+    with _signals_raise():
+        try:
+            done = run(unit_command(server, load, timeout, unit), timeout + GRACE)
+        except BaseException:
+            with contextlib.suppress(HostError):  # what is raised already tells more
+                run(["systemctl", "stop", unit], TO_STOP + GRACE)
+            raise
     if done.status != 0:
         words = [line for line in done.stderr.strip().splitlines() if line.strip()]
         said = words[-1].strip() if words else "it said nothing"
@@ -96,11 +114,29 @@ def bench(server: Server, load: Load, timeout: float) -> BenchResult:
     return read_result(done.stdout)
 
 
-def unit_command(server: Server, load: Load, timeout: float) -> list[str]:
-    """Given a server and a load, return the command that runs the benchmark as a service."""
+@contextlib.contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Have what would end us at once raise KeyboardInterrupt; what is ignored (nohup) stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's
+        return
+    before = {one: signal.getsignal(one) for one in ENDING}
+    for one in ENDING:
+        if before[one] is signal.SIG_DFL:
+            signal.signal(one, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def unit_command(server: Server, load: Load, timeout: float, unit: str) -> list[str]:
+    """Given a server and a load, return the command that runs the benchmark as the service `unit`."""
     properties = [
         f"User={server.user}" if server.user else "DynamicUser=yes",
         f"RuntimeMaxSec={timeout:.0f}",
+        f"TimeoutStopSec={TO_STOP:.0f}",
         "SyslogIdentifier=kimisvc-bench",
         *HARDENED,
     ]
@@ -114,6 +150,7 @@ def unit_command(server: Server, load: Load, timeout: float) -> list[str]:
         settings |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     return [
         "systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--service-type=exec",
+        f"--unit={unit}",
         *(f"--property={one}" for one in properties),
         *(f"--setenv={name}={value}" for name, value in settings.items()),
         "--", "/bin/sh", "-c", _SCRIPT, "sh", *bench_command(server, load),
@@ -144,6 +181,8 @@ def read_result(text: str) -> BenchResult:
             for name in FIGURES
             if isinstance(told.get(name), (int, float)) and not isinstance(told[name], bool)
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (
+        ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
+    ) as error:  # fmt: skip
         raise HostError("bad-bench", f"vllm bench serve printed no result: {error}") from error
     return BenchResult(completed, failed, figures)

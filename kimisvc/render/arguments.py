@@ -93,7 +93,7 @@ def _field(value: ArgValue) -> str:
         return _json(value)
     try:
         json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
     return _json(value)
 

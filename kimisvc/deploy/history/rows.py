@@ -195,7 +195,7 @@ def facts_of(text: str) -> Facts:
     """Given the JSON of facts, return them; none where it is no object."""
     try:
         held = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return held if isinstance(held, dict) else {}
 

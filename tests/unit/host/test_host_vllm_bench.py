@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kimisvc.errors import HostError
+from kimisvc.host import vllm_bench
 from kimisvc.host.vllm_bench import Load, Server, bench, bench_command, read_result, unit_command
 
 RESULT = (Path(__file__).parent / "data" / "bench-0.32.0.json").read_text()
 SERVER = Server("/opt/vllm/bin/vllm", "http://127.0.0.1:8000", "kimi", "/srv/model")
 LOAD = Load(8, 32, 1024, 256, 7)
+UNIT = "run-kimisvc-bench-1-8.service"
 
 
 def test_a_result_of_the_real_one() -> None:
@@ -33,7 +39,11 @@ def test_what_is_not_told_is_left_out() -> None:
     assert {"p99_itl_ms", "mean_itl_ms"}.isdisjoint(found.figures)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"completed": "x"}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"completed": "x"}', "null", "[" * 200_000, '{"completed": 1e999}',
+     '{"completed": 1, "request_throughput": 1' + "0" * 400 + "}"],
+)  # fmt: skip
 def test_no_result(text: str) -> None:
     with pytest.raises(HostError, match="no result"):
         read_result(text)
@@ -52,17 +62,17 @@ def test_the_words_of_the_program() -> None:
 
 
 def test_it_runs_as_nobody_in_particular_and_keeps_the_key_off_the_command_line() -> None:
-    words = unit_command(SERVER, LOAD, 60.0)
+    words = unit_command(SERVER, LOAD, 60.0, UNIT)
     assert "--property=DynamicUser=yes" in words
     assert "--setenv=HF_HUB_OFFLINE=1" in words
     with_key = Server(*("/v", "u", "m", "org/model"), user="vllm", secrets_file="/etc/s")
-    words = unit_command(with_key, LOAD, 60.0)
+    words = unit_command(with_key, LOAD, 60.0, UNIT)
     assert {"--property=User=vllm", "--property=EnvironmentFile=/etc/s"} <= set(words)
     assert "--setenv=HF_HUB_OFFLINE=1" not in words  # its tokenizer is the hub's
 
 
 def test_the_script_runs_the_words_and_prints_the_result(tmp_path: Path) -> None:
-    words = unit_command(SERVER, LOAD, 60.0)
+    words = unit_command(SERVER, LOAD, 60.0, UNIT)
     script = words[words.index("-c") + 1].replace("/tmp/", f"{tmp_path}/")
     (tmp_path / "kimisvc-bench.json").write_text(RESULT)
     noisy = ("python3", "-c", "import os; print('noise'); print(os.environ['OPENAI_API_KEY'])")
@@ -90,3 +100,48 @@ def test_a_failure_says_the_last_words(program: Path) -> None:
         bench(SERVER, LOAD, 5.0)
     program.write_text(f"#!/bin/sh\ncat <<'X'\n{RESULT}\nX\n")
     assert bench(SERVER, LOAD, 5.0).completed == 4
+
+
+CALLS = "import sys; sys.path[:] = {path}; from test_host_vllm_bench import *; {call}"
+BENCH = "bench(SERVER, LOAD, 60.0)"
+
+
+@pytest.fixture
+def tools(program: Path) -> Path:
+    """A systemd-run that says so in `started` and waits for ever; `stopped` tells what is stopped."""
+    folder = program.parent
+    os.mkfifo(folder / "started")
+    said = f"echo ${{0##*/}} $@ > {folder}"
+    program.write_text(f"#!/bin/sh\n{said}/started\nexec sleep 600\n")
+    (folder / "systemctl").write_text(f"#!/bin/sh\n{said}/stopped\n")
+    for name in ("systemd-run", "systemctl"):
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_load_ends_with_us(tools: Path, number: signal.Signals) -> None:
+    path = [str(Path(__file__).parent), *sys.path]
+    script = CALLS.format(path=path, call=BENCH)
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE) as process:
+        begun = (tools / "started").read_text().split()
+        (unit,) = [word.removeprefix("--unit=") for word in begun if word.startswith("--unit=")]
+        process.send_signal(number)
+        assert process.stderr is not None
+        assert b"KeyboardInterrupt" in process.stderr.read()
+    assert (tools / "stopped").read_text() == f"systemctl stop {unit}\n"
+    assert unit == f"run-kimisvc-bench-{process.pid}-8.service"
+
+
+def test_one_that_takes_too_long_is_stopped_and_signals_are_as_before(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [signal.getsignal(one) for one in vllm_bench.ENDING]
+    monkeypatch.setattr(vllm_bench, "GRACE", 0.2)
+    reader = threading.Thread(target=(tools / "started").read_text)
+    reader.start()
+    with pytest.raises(HostError, match="did not end within"):
+        bench(SERVER, LOAD, 0.3)
+    reader.join()
+    assert (tools / "stopped").read_text().startswith("systemctl stop run-kimisvc-bench-")
+    assert [signal.getsignal(one) for one in vllm_bench.ENDING] == before
