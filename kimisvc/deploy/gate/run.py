@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import is_installed
 from kimisvc.deploy.gate.readiness import Ended, Eyes, unit_verdict, wait_ready
-from kimisvc.deploy.gate.record import GateRecord, to_json
+from kimisvc.deploy.gate.record import GateRecord, printable, to_json
 from kimisvc.deploy.redacting import of_unit, redacted_record
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
@@ -95,6 +95,7 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
 
     Return DONE for an accepted verdict and for a start that systemd ended
     first, INCONCLUSIVE, or NOT_RESTORED for FAIL: systemd then calls rollback.
+    Whatever breaks in the gate itself is INCONCLUSIVE and handed over as that.
     """
     generation = box.generations.current()
     if generation is None:
@@ -109,10 +110,10 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
         desk.hand_over(record)
         desk.expect(_expected_load(box, profile))
         record = _prove_start(box, open_api(profile), profile, service, record, desk)
-    except KimisvcError as error:
-        broke = Verdict(VerdictKind.INCONCLUSIVE, f"the gate itself broke: {error.message}")
-        record = _closed(box, record, Proof(broke))
-    desk.hand_over(record)
+        desk.hand_over(record)
+    except Exception as error:  # noqa: BLE001 - nobody waits for a verdict that never comes
+        record = _closed(box, record, Proof(_broke(error)))
+        desk.hand_over(record)
     if record.proof is None:
         return ExitStatus.DONE
     verdict = record.proof.verdict
@@ -121,6 +122,12 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
         VerdictKind.FAIL: ExitStatus.NOT_RESTORED,
         VerdictKind.INCONCLUSIVE: ExitStatus.INCONCLUSIVE,
     }.get(verdict.kind, ExitStatus.DONE)
+
+
+def _broke(error: Exception) -> Verdict:
+    """Given what ended the gate before it could judge, return that as its verdict."""
+    told = error.message if isinstance(error, KimisvcError) else f"{type(error).__name__}: {error}"
+    return Verdict(VerdictKind.INCONCLUSIVE, f"the gate itself broke: {printable(told)}")
 
 
 def _prove_start(

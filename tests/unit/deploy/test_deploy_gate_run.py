@@ -1,0 +1,87 @@
+"""The gate of one start: whatever breaks in it, a verdict is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gate_box import Systemd, two_generations
+
+from kimisvc.deploy.gate import run
+from kimisvc.deploy.gate.record import GateRecord, progress_from_json, record_from_json
+from kimisvc.errors import ExitStatus, HostError
+from kimisvc.records import Health, Phase, VerdictKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.deploy.box import Box
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
+    return two_generations(tmp_path, Systemd(), monkeypatch)
+
+
+def left(box: Box) -> GateRecord:
+    (record,) = [
+        record_from_json(path.read_text())
+        for path in box.layout.gate.iterdir()
+        if path != box.layout.progress
+    ]
+    return record
+
+
+class Breaks:
+    """A door to a server that breaks where it is touched first."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def health(self) -> Health:
+        raise self._error
+
+
+class BreaksLate(Breaks):
+    """It is ready, and breaks when it is measured."""
+
+    def health(self) -> Health:
+        return Health.READY
+
+    def version(self) -> str:
+        return "0.32.0"
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+
+@pytest.mark.parametrize("door", [Breaks, BreaksLate])
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RecursionError("too deep"), "RecursionError: too deep"),
+        (OverflowError("a\x1b[2Jb"), "OverflowError: a [2Jb"),
+        (HostError("systemd-lost", "the bus is gone"), "the bus is gone"),
+    ],
+)
+def test_what_breaks_in_the_gate_is_inconclusive_and_handed_over(
+    box: Box, door: type[Breaks], error: Exception, words: str
+) -> None:
+    assert run.run_gate(box, lambda _: door(error)) is ExitStatus.INCONCLUSIVE  # type: ignore[arg-type,return-value]  # plays it
+    record = left(box)
+    assert record.proof is not None
+    assert record.proof.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert record.proof.verdict.reason == f"the gate itself broke: {words}"
+    assert record.ended_at
+    progress = progress_from_json(box.layout.progress.read_text())
+    assert progress is not None
+    assert progress.phase is Phase.DECIDED
+
+
+def test_a_gate_that_is_stopped_is_no_broken_one(box: Box) -> None:
+    def stopped(_: object) -> Any:
+        raise SystemExit(0)
+
+    with pytest.raises(SystemExit):
+        run.run_gate(box, stopped)
+    assert left(box).proof is None
