@@ -60,6 +60,7 @@ def apply(
         following=Following.LEAVE if no_follow else Following.FOLLOW,
         host_checks=HostChecks.OVERRIDE if anyway else HostChecks.HEED,
         reload=Reload.ALWAYS if restart else Reload.IF_CHANGED,
+        file=str(found.files[0].absolute()),
     )
     if not dry_run:
         doors.need_root("apply")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,7 @@ def instance_or_default(name: str | None) -> str:
     """Given what the operator said, return the instance: theirs, the only one, or "kimi"."""
     if name is not None:
         return name
-    from kimisvc.host import files
-
-    there = [p.name for p in files.entries(installation().state) if files.exists(p / "current")]
+    there = instances()
     if len(there) > 1 and DEFAULT_INSTANCE not in there:
         raise KimisvcError(
             "which-instance",
@@ -52,6 +51,13 @@ def instance_or_default(name: str | None) -> str:
             hint="say which one with --instance",
         )
     return there[0] if len(there) == 1 else DEFAULT_INSTANCE
+
+
+def instances() -> list[str]:
+    """Return the names of the instances of this box: those of which a generation was installed."""
+    from kimisvc.host import files
+
+    return [p.name for p in files.entries(installation().state) if files.exists(p / "current")]
 
 
 def box(systemd: Systemd, instance: str) -> Box:
@@ -75,7 +81,9 @@ def checked(path: str) -> Checked:
         yield from judged(draft, seen)
         yield from _broken_config(draft.vllm.model)
 
-    return check(find_profile(path), shipped("profiles"), judges)
+    file = find_profile(path)
+    found = check(file, shipped("profiles"), judges)
+    return found if file.name != path or os.path.exists(file) else _with_folders(found)  # noqa: PTH110 - raises for no name
 
 
 def _broken_config(model: str) -> Iterator[Finding]:
@@ -133,15 +141,33 @@ def find_profile(path: str) -> Path:
     if given.name != path:
         return given
     try:
-        if given.exists():
-            return given
-        named = [
-            folder / f"{path.removesuffix('.toml')}.toml"
-            for folder in (LOCAL_PROFILES, shipped("profiles"))
-        ]
-        return next((file for file in named if file.is_file()), given)
+        return given if given.exists() else named_profile(path) or given
     except OSError:
         return given  # no name a file could have; the check says so
+
+
+def named_profile(name: str) -> Path | None:
+    """Given a bare name, return the profile that it names: of the box, else a shipped one."""
+    if Path(name).name != name:
+        return None
+    try:
+        named = (
+            folder / f"{name.removesuffix('.toml')}.toml"
+            for folder in (LOCAL_PROFILES, shipped("profiles"))
+        )
+        return next((file for file in named if file.is_file()), None)
+    except OSError:
+        return None  # no name a file could have
+
+
+def _with_folders(found: Checked) -> Checked:
+    """Given what checking a bare name that names nothing found, add where it was looked for."""
+    sought = (
+        f"Bare names are those of the files in {LOCAL_PROFILES} and {shipped('profiles')}:"
+        " kimisvc profiles lists them"
+    )
+    said = tuple(replace(one, message=f"{one.message} {sought}") for one in found.problems)
+    return replace(found, problems=said)
 
 
 def units_of(profile: Profile) -> tuple[UnitFile, ...]:

@@ -74,6 +74,7 @@ def status_json(found: Status) -> dict[str, Any]:
     return {
         "instance": found.instance,
         "profile": current.profile if current else None,
+        "profile_file": str(current.source) if current else None,
         "generation": current.number if current else None,
         "accepted_generation": accepted.number if accepted else None,
         "unit_state": found.service.active_state,
@@ -119,10 +120,12 @@ def status_text(found: Status, box: Box) -> str:
     from kimisvc.deploy.tune.state import unfinished
 
     if found.current is None and not found.drift:
-        return f"{found.instance}: nothing was ever applied here (kimisvc apply PROFILE)"
+        others = ", ".join(doors.instances())
+        there = f"; this box has the instances {others}" if others else ""
+        return f"{found.instance}: nothing was ever applied here (kimisvc apply PROFILE){there}"
     rows = [("instance", found.instance)]
     if found.current is not None:
-        rows.append(("profile", found.current.profile))
+        rows.append(("profile", f"{found.current.profile} ({found.current.source})"))
         rows.append(("generation", f"{found.current.number}, {_standing(found)}"))
     rows.append(("unit", _unit_words(found, box)))
     rows.append(("ready", "yes" if found.ready else "no"))

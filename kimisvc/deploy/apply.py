@@ -63,7 +63,10 @@ class Reload(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be applied: a checked profile and what it becomes, before the box is asked."""
+    """What is to be applied: a checked profile and what it becomes, before the box is asked.
+
+    `file` is where the profile lies, for who wants to apply it again.
+    """
 
     profile: Profile
     written: str
@@ -74,6 +77,7 @@ class Wish:
     following: Following = Following.FOLLOW
     host_checks: HostChecks = HostChecks.HEED
     reload: Reload = Reload.IF_CHANGED
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +283,9 @@ def keep_ending(box: Box, begun: int, ending: Ending) -> None:
 
 def _draft(wish: Wish, checks: Checks) -> Draft:
     return Draft(
-        wish.profile.name, wish.written, wish.resolved, wish.units, checks.facts(wish.profile)
-    )
+        wish.profile.name, wish.written, wish.resolved, wish.units,
+        checks.facts(wish.profile), wish.file,
+    )  # fmt: skip
 
 
 def _last_given(box: Box) -> int:

@@ -35,13 +35,17 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What becomes a generation: the profile as written and as resolved, its units, its facts."""
+    """What becomes a generation: the profile as written and as resolved, its units, its facts.
+
+    `file` is where the profile lies, "" where that is not known.
+    """
 
     profile: str
     written: str
     resolved: str
     units: tuple[UnitFile, ...]
     facts: Mapping[str, str | float]
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,13 @@ class Generation:
     created_at: float
     facts: Mapping[str, str | float]
     digest: str = ""
+    file: str = ""
+
+    @property
+    def source(self) -> Path:
+        """The profile to name when this is to be applied again: its file, else what was kept of it."""
+        given = Path(self.file)
+        return given if self.file and files.exists(given) else self.path / RESOLVED
 
     @property
     def label(self) -> str:
@@ -113,6 +124,7 @@ class Generations:
             return Generation(
                 int(manifest["number"]), path, str(manifest["profile"]),
                 float(manifest["created_at"]), dict(manifest["facts"]), str(manifest["digest"]),
+                str(manifest.get("file", "")),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:
             raise KimisvcError("generation-damaged", f"{path / MANIFEST}: {error}") from error
@@ -191,6 +203,7 @@ class Generations:
             "digest": _digest(draft.resolved),
             "units": {unit.name: _digest(unit.text) for unit in draft.units},
             "facts": dict(draft.facts),
+            "file": draft.file,
         }
         try:
             self._layout.generations.mkdir(parents=True, exist_ok=True)

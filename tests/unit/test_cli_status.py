@@ -1,0 +1,77 @@
+"""status: which profile file to apply again, and which instances there are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from deploy_support import add_generation, box_at, profile
+
+from kimisvc.cli import doors
+from kimisvc.cli.main import main
+from kimisvc.cli.status import status_json, status_text
+from kimisvc.deploy.generations import MANIFEST, Draft
+from kimisvc.deploy.status import read_status
+from kimisvc.profile.resolved import to_toml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from kimisvc.deploy.box import Box
+
+
+def profile_row(box: Box) -> str:
+    lines = status_text(read_status(box), box).splitlines()
+    return (
+        next(line for line in lines if line.startswith("profile ")).removeprefix("profile").strip()
+    )
+
+
+def test_the_file_that_was_applied_is_named(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    file = tmp_path / "mine.toml"
+    file.write_text("as written")
+    draft = Draft("mine", "as written", to_toml(profile("mine")), (), {}, str(file))
+    box.generations.make_current(box.generations.add(draft, 1.0))
+    assert profile_row(box) == f"mine ({file})"
+    assert status_json(read_status(box))["profile_file"] == str(file)
+
+
+def test_of_a_file_that_is_gone_what_was_kept_is_named_and_can_be_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    box = box_at(tmp_path)
+    draft = Draft("mine", "", to_toml(profile("mine")), (), {}, str(tmp_path / "gone.toml"))
+    box.generations.make_current(box.generations.add(draft, 1.0))
+    kept = box.layout.generations / "0001" / "resolved.toml"
+    assert profile_row(box) == f"mine ({kept})"
+    assert main(["check", str(kept)]) == 0, capsys.readouterr().err
+
+
+def test_a_generation_of_an_older_kimisvc_names_what_was_kept(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    made = box.generations.get(add_generation(box, profile("mine")))
+    manifest = json.loads((made.path / MANIFEST).read_text())
+    del manifest["file"]
+    (made.path / MANIFEST).chmod(0o644)
+    (made.path / MANIFEST).write_text(json.dumps(manifest))
+    box.generations.make_current(box.generations.get(made.number))
+    assert profile_row(box) == f"mine ({made.path / 'resolved.toml'})"
+
+
+def test_an_instance_that_is_not_there_gets_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = box_at(tmp_path)
+    monkeypatch.setattr(doors, "installation", lambda: box.layout.place)
+    assert "instances" not in status_text(read_status(box), box)
+    other = box.layout.place.state / "glm"
+    other.mkdir()
+    (other / "current").symlink_to("generations/0001")
+    (other / "generations" / "0001").mkdir(parents=True)
+    said = status_text(read_status(box), box)
+    assert said.endswith(
+        "nothing was ever applied here (kimisvc apply PROFILE); this box has the instances glm"
+    )
