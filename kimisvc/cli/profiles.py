@@ -22,7 +22,7 @@ from kimisvc.records import Problem
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kimisvc.deploy.catalogue import Listed
     from kimisvc.profile.loader import Checked
@@ -62,9 +62,8 @@ def profiles(paths: tuple[Path, ...], form: Form) -> None:
         for one in found
     ]
     click.echo(table(rows, ("profile", "from", "fits", "here", "last decode throughput")))
-    for one in found:
-        for why in _why_not(one):
-            click.echo(f"{_name(one)}: {why}")
+    for why, names in _reasons(found).items():
+        click.echo(f"{', '.join(names)}: {why}")
 
 
 def _checked(file: Path) -> Checked:
@@ -105,6 +104,15 @@ def _where(one: Listed) -> str:
 def _why_not(one: Listed) -> list[str]:
     """What keeps it from this host: problems of its own, or of the host."""
     return problem_lines(one.problems if one.profile is None else one.in_the_way)
+
+
+def _reasons(found: Iterable[Listed]) -> dict[str, list[str]]:
+    """Given all profiles, return each reason once, with the names of those it keeps away."""
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        for why in dict.fromkeys(_why_not(one)):
+            reasons.setdefault(why, []).append(_name(one))
+    return reasons
 
 
 def _standing(one: Listed) -> str:

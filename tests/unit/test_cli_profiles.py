@@ -75,6 +75,18 @@ def test_every_shipped_profile_is_listed_and_why_it_does_not_fit(
     assert all(one["fits"] or one["problems"] for one in listed)
 
 
+def test_a_reason_that_many_profiles_share_is_told_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text(
+            TEXT.replace("mine", name).replace("/opt/vllm/", "/no/such/place/")
+        )
+    assert main(["profiles", str(tmp_path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "/no: " in line]
+    assert [line.split(": ")[0] for line in lines] == ["one, two"]
+
+
 def test_a_profile_with_a_fault_is_listed_with_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -137,3 +149,16 @@ def test_a_bare_name_is_looked_for_on_the_box_before_among_the_shipped(
     assert doors.find_profile("baseline") == shipped("profiles") / "baseline.toml"
     (tmp_path / "baseline.toml").write_text(TEXT)
     assert doors.find_profile("baseline") == tmp_path / "baseline.toml"
+
+
+def test_a_bare_name_that_names_nothing_says_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "nosuch"]) == 3
+    said = capsys.readouterr().err
+    assert "nosuch: error: no such file." in said or "nosuch: no such file." in said
+    assert str(doors.LOCAL_PROFILES) in said
+    assert str(shipped("profiles")) in said
+    assert main(["check", str(tmp_path / "nosuch.toml")]) == 3
+    assert str(doors.LOCAL_PROFILES) not in capsys.readouterr().err
