@@ -45,8 +45,9 @@ def report(output: str | None, since: float | None, instance: str | None, form: 
     elif output is not None:
         click.echo(f"{output}: written")
     elif story.profiles:
-        lines = [table(terminal.rows(story, _ramp()), terminal.HEAD), *terminal.remarks(story)]
-        click.echo("\n".join(lines))
+        ramp = _ramp()
+        lines = [table(terminal.rows(story, ramp), terminal.HEAD), terminal.legend(ramp)]
+        click.echo("\n".join([*lines, *terminal.remarks(story)]))
     else:
         click.echo(f"{name}: no history yet")
 

@@ -50,6 +50,7 @@ def test_in_short(call: Callable[..., tuple[int, str, str]]) -> None:
         "ll_ring", "long_context", "baseline", "eagle3",
     ]  # fmt: skip
     assert any(line.startswith("ll_ring against baseline: +") for line in lines)
+    assert "from the least (▁) to the greatest (█) of its row; ▅ where all are equal" in lines[5]
 
 
 def test_as_a_page(call: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

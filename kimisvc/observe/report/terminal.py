@@ -44,6 +44,15 @@ def rows(story: Story, ramp: Ramp) -> list[tuple[str, ...]]:
     return [_row(story, name, ramp) for name in story.profiles]
 
 
+def legend(ramp: Ramp) -> str:
+    """Given the steps of the sparklines, return what a sign of them means."""
+    least, most = ramp.value[0], ramp.value[-1]
+    return (
+        f"verdicts, canaries: a sign for the decode throughput of each, the newest right, from the"
+        f" least ({least}) to the greatest ({most}) of its row; {sparkline([1.0], ramp)} where all are equal"
+    )
+
+
 def remarks(story: Story) -> list[str]:
     """Given a story, return what is said below the rows, a line each."""
     lines = [f"{row.other} against {row.base}: {row.words}" for row in story.contests.rows]
