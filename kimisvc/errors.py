@@ -58,13 +58,13 @@ class ProfileRefusedError(KimisvcError):
 
 
 class PreflightRefusedError(KimisvcError):
-    """The host cannot run this profile; `reasons` says all of why. Nothing was touched."""
+    """The host, or what lies on it, stands in the way; `reasons` says all of why. Nothing was touched."""
 
     exit_status = ExitStatus.PREFLIGHT_REFUSED
 
     def __init__(self, reasons: Sequence[Problem]) -> None:
         """Given at least one reason, hold them all."""
-        super().__init__("preflight-refused", "this host cannot run the profile")
+        super().__init__("preflight-refused", "preflight refused; nothing was touched")
         self.reasons = tuple(reasons)
 
 
