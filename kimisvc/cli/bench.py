@@ -43,10 +43,17 @@ class Concurrencies(click.ParamType[tuple[int, ...]]):
     "--concurrency", type=Concurrencies(), default="1,8,64", show_default=True,
     help="How many streams at once; one run for each.",
 )  # fmt: skip
-@click.option("--input-tokens", type=TOKENS, default=1024, show_default=True, help="Of a prompt.")
-@click.option("--output-tokens", type=TOKENS, default=256, show_default=True, help="Of an answer.")
 @click.option(
-    "--requests", type=TOKENS, default=None, help="In each run; else four a stream, eight at least."
+    "--input-tokens", type=TOKENS, default=1024, show_default=True, help="Tokens of a prompt."
+)
+@click.option(
+    "--output-tokens", type=TOKENS, default=256, show_default=True, help="Tokens of an answer."
+)
+@click.option(
+    "--requests",
+    type=TOKENS,
+    default=None,
+    help="Requests in each run; else four a stream, eight at least.",
 )
 @options.instance
 @options.as_json

@@ -49,8 +49,11 @@ def _do(what: Do, text: str, **more: Any) -> Callable[[Command], Command]:
 @click.command()
 @click.argument("profiles", metavar="[PROFILE]...", nargs=-1)
 @click.option(
-    "--plan", metavar="FILE", type=click.Path(path_type=Path), help="Read it from a file."
-)
+    "--plan", metavar="FILE", type=click.Path(path_type=Path),
+    help="Read what to search for from a TOML file. Its keys: profiles (a list of bare names, and of"
+    " files beside it), target, explore, max_risk, budget, max_starts, drain, window. What stands on"
+    " the command line goes first.",
+)  # fmt: skip
 @click.option("--target", metavar='">40~50"', help="Floor and goal; else those of the first.")
 @click.option("--explore", is_flag=True, default=None, help="Compare all, by several starts each.")
 @click.option("--max-risk", metavar="CLASS", help="safe, safe-ish (unless said) or risky.")
@@ -103,7 +106,7 @@ def _asked(
 ) -> tuple[tuple[str, ...], Asked]:
     from kimisvc.deploy.tune.asked import WORDS, asked_of, read_plan
 
-    told: dict[str, Any] = dict(read_plan(plan)) if plan else {}
+    told: dict[str, Any] = dict(read_plan(plan, doors.named_profile)) if plan else {}
     for word in WORDS:
         value = words.get(word.key)
         if value is not None:
@@ -141,7 +144,7 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
     from kimisvc.deploy.tune.candidates import entries
     from kimisvc.deploy.tune.plan import longest, start_seconds
     from kimisvc.deploy.tune.state import TuneState
-    from kimisvc.deploy.tune.summary import outlook, summary
+    from kimisvc.deploy.tune.summary import outlook, proposal
     from kimisvc.host.systemd import Systemd
 
     names, asked = wanted
@@ -165,9 +168,9 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         }
         refuse_hopeless(draft, at_most)
         if do is Do.DRY_RUN:
-            emit_json({**tune_json(draft), "outlook": said}) if form is Form.JSON else click.echo(
-                f"{summary(draft)}\n{said}"
-            )
+            would = proposal(draft)
+            told = {**tune_json(draft), "begun_at": None, "summary": would, "outlook": said}
+            emit_json(told) if form is Form.JSON else click.echo(f"{would}\n{said}")
             return 0
         from kimisvc.deploy.tune.state import refuse_meanwhile
 

@@ -13,7 +13,8 @@ from click import Argument, Context
 
 from kimisvc.cli.main import COMMANDS, FOR_UNITS, kimisvc, main
 from kimisvc.cli.reporter import Live
-from kimisvc.records import Phase, Progress
+from kimisvc.errors import PreflightRefusedError
+from kimisvc.records import Phase, Problem, Progress
 from kimisvc.shipped import shipped
 
 KIMISVC = Path(sys.executable).parent / "kimisvc"
@@ -273,3 +274,27 @@ def test_what_cannot_be_rendered_is_refused_by_check(
 ) -> None:
     profile.write_text(GOOD + f"[args]\n{args}\n")
     assert call(capsys, "check", str(profile))[0] == 3
+
+
+def test_a_refusal_is_headed_by_what_is_true_of_every_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit by hand does not make a host unfit."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PreflightRefusedError([Problem("was edited by hand", file="kimisvc-kimi.service")])
+
+    monkeypatch.setattr(kimisvc, "main", refuse)
+    status, _, err = call(capsys, "apply", "mine")
+    assert status == 7
+    assert err.splitlines()[0] == "kimisvc: preflight refused; nothing was touched:"
+
+
+def test_no_help_of_an_option_leans_on_a_sentence_before_it() -> None:
+    for name in COMMANDS:
+        command = kimisvc.get_command(Context(kimisvc), name)
+        assert command is not None
+        for parameter in command.params:
+            words = (getattr(parameter, "help", None) or "").split()
+            assert not {"it", "of", "in"} & {word.lower() for word in words[:1]}, parameter.name
+            assert words[:2] != ["Read", "it"], parameter.name

@@ -89,9 +89,10 @@ _FIELDS = {"explore": "search", "budget": "budget_s", "drain": "drain_s"}
 """Words whose field of `Asked` has another name."""
 
 
-def read_plan(path: Path) -> Mapping[str, object]:
-    """Given a plan file, return what it asks for, by word; profiles relative to it are made whole.
+def read_plan(path: Path, named: Callable[[str], Path | None]) -> Mapping[str, object]:
+    """Given a plan file, return what it asks for, by word; its profiles as paths.
 
+    A profile is a file beside the plan, else a bare name, which `named` knows.
     Raise ProfileRefusedError with every problem of it, HostError if it cannot be read.
     """
     text = files.read_text(path)
@@ -106,8 +107,13 @@ def read_plan(path: Path) -> Mapping[str, object]:
         raise ProfileRefusedError(
             [Problem(words, str(path), lines.get((key,), 0), key) for key, words in problems]
         )
-    beside = [str(path.parent / name) for name in asked.get("profiles", ())]  # type: ignore[attr-defined]  # a tuple, as its row has it
-    return {**asked, "profiles": tuple(beside)}
+    names: tuple[str, ...] = asked.get("profiles", ())  # type: ignore[assignment]  # as its row has it
+    return {**asked, "profiles": tuple(str(_found(path.parent, one, named)) for one in names)}
+
+
+def _found(folder: Path, name: str, named: Callable[[str], Path | None]) -> Path:
+    beside = folder / name
+    return beside if files.exists(beside) else named(name) or beside
 
 
 def _read(data: Mapping[str, Any], asked: dict[str, object]) -> Iterator[tuple[str, str]]:

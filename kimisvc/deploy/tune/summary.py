@@ -40,6 +40,21 @@ def summary(state: TuneState) -> str:
     return "\n".join(lines)
 
 
+def proposal(state: TuneState) -> str:
+    """Given a search that has not begun, return what it would try, in order, and what it would not."""
+    lines = [
+        f"kimisvc tune, instance {state.instance}",
+        f"asked for: {_asked(state)}",
+        "would try:",
+    ]
+    lines += [
+        f"  {number}. {one.name}, {one.risk.value}"
+        for number, one in enumerate(allowed(_plan(state)), 1)
+    ]
+    lines += [f"  {line}" for line in _not_tried(state)]
+    return "\n".join(lines)
+
+
 def outlook(state: TuneState, start_s: Mapping[str, float | None]) -> str:
     """Given a search that begins and how long starts take (None: never seen), say how long it will."""
     known = {name: seconds or 0.0 for name, seconds in start_s.items()}
@@ -47,7 +62,7 @@ def outlook(state: TuneState, start_s: Mapping[str, float | None]) -> str:
     if unknown:
         return (
             "how long it will take is not known: no load of this model was seen here yet;"
-            " after the first start kimisvc tune --status tells more"
+            " the first start will tell"
         )
     times = expected(plan_from(state, known))
     least, most = spell(times.least), spell(times.most)

@@ -29,7 +29,7 @@ from kimisvc.deploy.tune.state import (
     unfinished,
     write_state,
 )
-from kimisvc.deploy.tune.summary import outlook, summary
+from kimisvc.deploy.tune.summary import outlook, proposal, summary
 from kimisvc.deploy.tune.trial import Means, follow_begun, judge
 from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.measure.comparison import Difference, StartFigure, compare
@@ -118,18 +118,33 @@ def test_only_the_newest_lines_are_kept() -> None:
 # ---------------------------------------------------------------- words
 
 
+def nobody(name: str) -> None:
+    """Know no bare name."""
+    del name
+
+
 def test_a_plan_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(
         'profiles = ["a.toml", "/etc/b.toml"]\ntarget = "> 40 ~ 50"\nexplore = true\n'
         'max_risk = "risky"\nbudget = "3h"\nmax_starts = 6\ndrain = "10min"\nwindow = "22:00-06:00"\n'
     )
-    told = read_plan(path)
+    told = read_plan(path, nobody)
     assert told["profiles"] == (str(tmp_path / "a.toml"), "/etc/b.toml")
     assert asked_of(told, "ada") == Asked(
         ">40~50", Search.EXPLORE, Risk.RISKY, 10800.0, 6, drain_s=600.0, window="22:00-06:00",
         actor="ada",
     )  # fmt: skip
+
+
+def test_a_plan_knows_bare_names_and_files_beside_it_first(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text('profiles = ["ll", "ring", "there/ll.toml"]')
+    (tmp_path / "ring").write_text("")
+    known = {"ll": tmp_path / "of the box" / "ll.toml", "ring": tmp_path / "not this one"}
+    told = read_plan(path, known.get)
+    files = (known["ll"], tmp_path / "ring", tmp_path / "there" / "ll.toml")
+    assert told["profiles"] == tuple(map(str, files))
 
 
 def test_all_problems_of_a_plan_at_once(tmp_path: Path) -> None:
@@ -139,7 +154,7 @@ def test_all_problems_of_a_plan_at_once(tmp_path: Path) -> None:
         'max_starts = true\nwindow = "night"\ndrain = 5\n'
     )
     with pytest.raises(ProfileRefusedError) as caught:
-        read_plan(path)
+        read_plan(path, nobody)
     said = {problem.key: (problem.line, problem.message) for problem in caught.value.problems}
     assert set(said) == {
         "profiles", "targt", "explore", "max_risk", "budget", "max_starts", "window", "drain",
@@ -148,13 +163,13 @@ def test_all_problems_of_a_plan_at_once(tmp_path: Path) -> None:
     assert said["window"] == (7, '"night" is no window of time. Write it as 22:00-06:00')
     path.write_text("profiles = [")
     with pytest.raises(ProfileRefusedError, match="1 problem"):
-        read_plan(path)
+        read_plan(path, nobody)
 
 
 def test_each_word_takes_its_own_example(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text("\n".join(f"{word.key} = {word.example}" for word in WORDS))
-    assert set(read_plan(path)) == {word.key for word in WORDS}
+    assert set(read_plan(path, nobody)) == {word.key for word in WORDS}
 
 
 def test_a_target_is_that_of_the_first_unless_said() -> None:
@@ -365,6 +380,19 @@ def test_the_summary_says_all_a_ticket_needs() -> None:
         "left in place: base, accepted and running at 55.30 tok/s; the simplest that is not worse",
     ):  # fmt: skip
         assert words in said, said
+
+
+def test_what_would_be_tried_is_no_search_that_began() -> None:
+    wild, sound = Contender("wild", Risk.RISKY, 3), Contender("plain", Risk.SAFE, 2)
+    said = proposal(replace(STATE, candidates=(*STATE.candidates, wild, sound)))
+    tail = [
+        "would try:", "  1. base, safe", "  2. plain, safe", "  3. ll, safe-ish",
+        "  not tried: wild, it is risky",
+    ]  # fmt: skip
+    assert said.splitlines()[2:] == tail
+    for word in ("1970", "ended", "cost", "ada"):
+        assert word not in said
+    assert "--status" not in told((None, None))
 
 
 def searched(**speeds: tuple[float, ...]) -> TuneState:
