@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kimisvc.cli import doors, options
+from kimisvc.cli.history_events import What
 from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json, moment, table
 
 if TYPE_CHECKING:
     from kimisvc.deploy.history import History
-
-
-class What(Enum):
-    """The kinds of events, as they are asked for."""
-
-    APPLY = "apply"
-    START = "start"
-    VERDICT = "verdict"
-    ROLLBACK = "rollback"
-    CANARY = "canary"
-    BENCH = "bench"
 
 
 class Moment(click.ParamType[float]):

@@ -7,9 +7,9 @@ import dataclasses
 import io
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.cli.history import What
 from kimisvc.cli.output import LAST, span, speed, verdict_json
 from kimisvc.deploy.gate.record import printable
 
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
         VerdictRow,
         Which,
     )
+
+class What(Enum):
+    """The kinds of events, as they are asked for."""
+
+    APPLY = "apply"
+    START = "start"
+    VERDICT = "verdict"
+    ROLLBACK = "rollback"
+    CANARY = "canary"
+    BENCH = "bench"
+
 
 COLUMNS = (
     "sequence", "at", "what", "generation", "profile", "invocation", "result", "decode_tok_s",

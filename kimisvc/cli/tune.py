@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune.candidates import Offered
-    from kimisvc.deploy.tune.search import World
     from kimisvc.deploy.tune.state import Asked
+    from kimisvc.deploy.tune.world import World
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.records import Problem, UnitFile
 
@@ -249,8 +249,8 @@ def _search(box: Box, form: Form) -> int:
 def _world(box: Box, shown: Any) -> World:
     from kimisvc.cli.apply import checks
     from kimisvc.deploy.apply import Wish
-    from kimisvc.deploy.tune.search import World
     from kimisvc.deploy.tune.trial import Means
+    from kimisvc.deploy.tune.world import World
     from kimisvc.profile.resolved import to_toml
 
     return World(

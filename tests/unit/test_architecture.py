@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 PACKAGE = Path(__file__).parents[2] / "kimisvc"
 
@@ -98,3 +102,31 @@ def test_each_world_has_one_door(path: Path) -> None:
 def test_every_room_of_the_package_is_in_the_table() -> None:
     rooms = {room(p) for p in modules()}
     assert rooms <= set(MAY_IMPORT), rooms - set(MAY_IMPORT)
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    """Imports for types alone count too: who reads one has to know the other."""
+    names = {_name(path): path for path in modules()}
+    arrows = {name: {_of(one, names) for one in imports(path)} for name, path in names.items()}
+    assert list(_circles({name: to - {"", name} for name, to in arrows.items()})) == []
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
+def _of(imported: str, names: Mapping[str, Path]) -> str:
+    """The module of ours that an import names, or the one that holds what it names."""
+    parent = imported.rpartition(".")[0]
+    return next((name for name in (imported, parent) if name in names), "")
+
+
+def _circles(arrows: Mapping[str, set[str]]) -> Iterator[str]:
+    """Yield what is left when all that lead nowhere further are taken away, again and again."""
+    left = dict(arrows)
+    while ends := [name for name, to in left.items() if not to & set(left)]:
+        for name in ends:
+            del left[name]
+    yield from left

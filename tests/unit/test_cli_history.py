@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimisvc.cli import doors
-from kimisvc.cli.history import Moment, What
-from kimisvc.cli.history_events import COLUMNS, as_csv, events, found
+from kimisvc.cli.history import Moment
+from kimisvc.cli.history_events import COLUMNS, What, as_csv, events, found
 from kimisvc.cli.main import main
 from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.history import (

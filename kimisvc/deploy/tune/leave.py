@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
-    from kimisvc.deploy.tune.search import World
     from kimisvc.deploy.tune.state import TrialRow
+    from kimisvc.deploy.tune.world import World
     from kimisvc.measure.tuning import Stop
 
 RUNS = (Outcome.UNCHANGED.value, Outcome.RECORDED.value, Outcome.ACCEPTED.value)

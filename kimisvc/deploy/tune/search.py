@@ -7,7 +7,7 @@ not worse is in place, accepted and running, or what is there instead is told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.tune.leave import leave
@@ -19,32 +19,21 @@ from kimisvc.deploy.tune.state import (
     read_state,
     write_state,
 )
-from kimisvc.deploy.tune.trial import RELOAD, Means, carry_out, follow_begun
+from kimisvc.deploy.tune.trial import RELOAD, carry_out, follow_begun
 from kimisvc.deploy.tune.waiting import wait_to_restart
 from kimisvc.host import files
 from kimisvc.measure.tuning import Stop, next_step
 from kimisvc.profile.quantities import parse_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.tune.state import TrialRow
-    from kimisvc.deploy.tune.traffic import Counting
+    from kimisvc.deploy.tune.world import World
     from kimisvc.measure.tuning import Plan
-    from kimisvc.records import Profile, SpeedTarget
+    from kimisvc.records import SpeedTarget
 
 LOCK_WAIT = 7200.0
 """How long a search waits for a command that was at work before it (s): longer than a load."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What a search works with: `wish_of` makes a wish of a profile and its text as written."""
-
-    means: Means
-    wish_of: Callable[[Profile, str], Wish]
-    api_of: Callable[[Profile], Counting]
 
 
 def search(world: World) -> TuneState | None:

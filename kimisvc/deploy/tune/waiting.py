@@ -11,8 +11,8 @@ from kimisvc.deploy.tune.window import parse_window, time_of_day
 from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.tune.search import World
     from kimisvc.deploy.tune.traffic import Counting
+    from kimisvc.deploy.tune.world import World
     from kimisvc.records import Profile
 
 WINDOW_LOOK = 30.0

@@ -25,6 +25,7 @@ from kimisvc.deploy.tune.state import (
 )
 from kimisvc.deploy.tune.summary import summary
 from kimisvc.deploy.tune.trial import Means
+from kimisvc.deploy.tune.world import World
 from kimisvc.errors import HostError
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.resolved import to_toml
@@ -104,7 +105,7 @@ class Stage:
             return self.api
 
         nothing: Any = None
-        world = tune.World(Means(self.box, nothing, Silent()), wish_of, api_of)
+        world = World(Means(self.box, nothing, Silent()), wish_of, api_of)
         state = tune.search(world)
         assert state is not None
         assert state == read_state(self.box.layout)

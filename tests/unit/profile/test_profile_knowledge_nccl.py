@@ -18,11 +18,8 @@ from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.variables import near_names
 from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.variables.conflicts import conflicts
-from kimisvc.profile.knowledge.variables.near_names import (
-    edits,
-    near_variable,
-    nearest,
-)
+from kimisvc.profile.knowledge.variables.near_names import near_variable
+from kimisvc.profile.knowledge.variables.slips import edits, nearest
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn, Variable
 from kimisvc.records import (
     ArgValue,

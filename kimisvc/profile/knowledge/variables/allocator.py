@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from kimisvc.profile.knowledge.variables.slips import nearest
 from kimisvc.profile.values import shown
 
 _TRUTH = ("True", "False")
@@ -54,9 +55,6 @@ def allocator_options(value: str) -> str:
 
 def _option_problem(name: str, setting: str) -> str:
     if name not in _OPTIONS:
-        # It asks the table that this grammar is in, and only a value with a problem pays.
-        from kimisvc.profile.knowledge.variables.near_names import nearest
-
         near = nearest(name, _OPTIONS)
         # A newer PyTorch may know more: what is like nothing known is left to it.
         return f"{shown(name)} ends vLLM's start. Write {near}" if near else ""
