@@ -64,7 +64,8 @@ def bench(
     """Measure the running instance under load with vLLM's own `vllm bench serve`, and keep it.
 
     Runs the program of the profile, unprivileged. The server should be idle
-    otherwise. Exit status 1 where requests failed: figures of those that were
+    otherwise. Takes minutes, and never more than 65 for each concurrency;
+    Ctrl-C ends it, and the load with it. Exit status 1 where requests failed: figures of those that were
     answered are told and kept all the same.
     """
     from kimisvc.cli.reporter import reporter

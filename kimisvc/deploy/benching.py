@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 IMPORTS = 300.0
 """What vLLM's own imports and tokenizer may take on a cold disk, beside the requests (s)."""
+MINUTE = 60.0
 LEAST_REQUESTS = 8
 PER_STREAM = 4
 """Requests a stream plays unless said: enough for the beginning and the end to weigh little."""
@@ -105,8 +106,12 @@ def benchmark(
         rows = []
         for concurrency in wanted.concurrencies:
             load = wanted.load(concurrency, seed=int(box.now()) % 1_000_000)
-            reporter.step(f"{concurrency} at once: {load.requests} requests")
-            rows.append(_one(box, target, server, load, wanted.timeout, measure))
+            limit = wanted.timeout + IMPORTS
+            reporter.step(
+                f"{concurrency} at once: {load.requests} requests;"
+                f" {limit / MINUTE:.0f} minutes at most, Ctrl-C ends it"
+            )
+            rows.append(_one(box, target, server, load, limit, measure))
         return tuple(rows)
 
 
@@ -115,7 +120,7 @@ def _one(
     measure: Callable[[Server, Load, float], BenchResult],
 ) -> BenchRow:  # fmt: skip
     try:
-        found = measure(server, load, timeout + IMPORTS)
+        found = measure(server, load, timeout)
     except HostError as error:
         hushed = of_box(box)(error.message)
         raise HostError(error.code, hushed, hint=error.hint) from error

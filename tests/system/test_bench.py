@@ -96,6 +96,25 @@ def test_one_that_breaks_is_told_and_changes_nothing(stage: Stage) -> None:
     assert stage.status()["main_pid"] == before["main_pid"]
 
 
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_the_load_ends_with_the_command(stage: Stage, name: str) -> None:
+    waits = with_loader(stage).replace("with-bench", "waits")
+    text = WRAPPER.replace("exec /opt/standin/bin/loader", "exec sleep 600; :")
+    stage.sandbox.write(waits, text)
+    stage.sandbox.run("chmod", "755", waits)
+    status, answer = stage.apply(stage.profile("waits", vllm={"executable": waits}))
+    assert status == 0, answer
+    units = "systemctl list-units --plain --no-legend 'run-kimisvc-bench-*'"
+    script = (
+        f"env --default-signal kimisvc bench --instance {stage.instance} & pid=$!;"
+        f' until [ -n "$({units} --state=active)" ]; do kill -0 $pid || exit 99; done;'
+        f" kill -{name} $pid; wait $pid; echo $?; {units}; pgrep -fx 'sleep 600'"
+    )
+    # A shell that is not interactive has what it puts into the background ignore SIGINT.
+    done = stage.sandbox.run("bash", "-c", script, check=False, timeout=120)
+    assert done.stdout.split() == ["130"], done.stderr
+
+
 def test_a_gate_may_ask_for_the_throughput_of_many(stage: Stage) -> None:
     asked = {"throughput_concurrency": 8, "throughput_tok_s": 300}
     status, answer = stage.apply(stage.profile("many", gate=asked))

@@ -72,7 +72,11 @@ def test_each_concurrency_is_measured_and_kept(box: Box) -> None:
     assert (kept[0].invocation, kept[0].generation, kept[0].profile) == ("running", 1, "base")
     assert (kept[0].p99_tpot_ms, kept[0].mean_itl_ms) == (73.6, None)
     assert kept[0].facts["input_tokens"] == 1024
-    assert told.steps == ["1 at once: 8 requests", "64 at once: 256 requests"]
+    assert told.steps == [
+        "1 at once: 8 requests; 65 minutes at most, Ctrl-C ends it",
+        "64 at once: 256 requests; 65 minutes at most, Ctrl-C ends it",
+    ]
+    assert {timeout for *_, timeout in asked} == {65 * 60.0}
 
 
 def measured(box: Box, result: BenchResult | HostError, api: Api | None = None) -> None:
