@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def doctor(profile: str | None, form: Form) -> int:
     """Look at this host: systemd, GPUs and what connects them, and whether PROFILE would run.
 
-    With PROFILE, or for what is applied, every check of apply's preflight.
-    Changes nothing. Exit status 0: all in order, or only warnings; 7:
-    something stands in the way.
+    With PROFILE, or for what is applied, every check of apply's preflight;
+    what none of them could see is "not looked at". Changes nothing. Exit
+    status 0: all in order, or only warnings; 7: something stands in the way.
     """
     from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.deploy.preflight import examine
@@ -89,12 +89,15 @@ def _box(survey: Survey | NoGpus) -> list[Finding]:
 
 def _shown(box: Iterable[Finding], checks: Iterable[Finding]) -> str:
     """A row a finding; a line for each of its problems."""
+    from kimisvc.deploy.checks.inspection import Looked
+
     rows = []
     for plain, findings in (("box", box), ("ok", checks)):
         for found in findings:
             bad = "in the way" if found.refuses else "warning"
             if found.said or not found.problems:
-                rows.append((bad if found.problems else plain, found.check, found.said))
+                good = plain if found.looked is Looked.YES else found.looked.value
+                rows.append((bad if found.problems else good, found.check, found.said))
             rows += [
                 ("warning" if problem.severity.value == "warning" else bad, found.check, words)
                 for problem in found.problems
@@ -126,4 +129,9 @@ def _answer(
 
 def _finding_json(found: Finding) -> dict[str, Any]:
     problems = [problem_json(problem) for problem in found.problems]
-    return {"check": found.check, "said": found.said, "problems": problems}
+    return {
+        "check": found.check,
+        "said": found.said,
+        "looked": found.looked.value,
+        "problems": problems,
+    }

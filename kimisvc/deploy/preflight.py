@@ -19,7 +19,7 @@ from kimisvc.deploy.checks import (
     secrets,
     vllm,
 )
-from kimisvc.deploy.checks.inspection import Finding, Inspection
+from kimisvc.deploy.checks.inspection import Finding, Inspection, Looked, Unseen
 from kimisvc.errors import KimisvcError
 from kimisvc.host import gpu
 from kimisvc.records import Problem
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kimisvc.records import Installation, Profile
 
-    Check = Callable[[Inspection], Iterator[Problem]]
+    Check = Callable[[Inspection], Iterator[Problem | Unseen]]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("vLLM", vllm.executable),
@@ -61,7 +61,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 def examine(about: Inspection) -> tuple[Finding, ...]:
     """Given a profile and its host, ask every check. A door that fails costs only its check."""
-    return tuple(Finding(name, _ask(check, about)) for name, check in CHECKS)
+    return tuple(_found(name, _ask(check, about)) for name, check in CHECKS)
 
 
 def preflight(
@@ -75,7 +75,16 @@ def preflight(
     return tuple(problem for finding in found for problem in finding.problems)
 
 
-def _ask(check: Check, about: Inspection) -> tuple[Problem, ...]:
+def _found(name: str, told: tuple[Problem | Unseen, ...]) -> Finding:
+    """What is in the way is told, whatever else could not be seen."""
+    problems = tuple(one for one in told if isinstance(one, Problem))
+    unseen = [one.why for one in told if isinstance(one, Unseen)]
+    if unseen and not problems:
+        return Finding(name, (), "; ".join(unseen), Looked.NO)
+    return Finding(name, problems)
+
+
+def _ask(check: Check, about: Inspection) -> tuple[Problem | Unseen, ...]:
     try:
         return tuple(check(about))
     except KimisvcError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from staged_host import GIB, Card, Nvml, model, pci_device
 
-from kimisvc.deploy.checks.inspection import Inspection
+from kimisvc.deploy.checks.inspection import Inspection, Looked
 from kimisvc.deploy.preflight import CHECKS, examine
 from kimisvc.host.gpu import survey
 from kimisvc.records import (
@@ -50,7 +50,13 @@ class Host:
 
     def ask(self, check: str) -> list[Problem]:
         """What one check says, and that the others have nothing to say of it."""
-        return list(dict(CHECKS)[check](self.inspected()))
+        told = dict(CHECKS)[check](self.inspected())
+        return [one for one in told if isinstance(one, Problem)]
+
+    def unseen(self, check: str) -> str:
+        """Why a check looked at nothing; empty where it looked."""
+        (found,) = (one for one in examine(self.inspected()) if one.check == check)
+        return found.said if found.looked is Looked.NO else ""
 
     def error(self, check: str) -> str:
         """The one error of a check."""

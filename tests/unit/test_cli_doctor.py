@@ -65,7 +65,7 @@ def test_the_box_alone(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_profile_that_would_not_run(capsys: pytest.CaptureFixture[str], profile: str) -> None:
     status, out = call(capsys, profile)
     assert status == 7
-    assert "in the way  model          /nowhere: No such file or directory" in out
+    assert "in the way     model          /nowhere: No such file or directory" in out
     for name, _ in CHECKS:
         assert f"  {name}" in out
 
@@ -93,6 +93,13 @@ def test_without_nvml_it_says_so_and_goes_on(
     assert (status, answer["nvml"]) == (7, None)
     assert answer["box"]["GPUs"].startswith("none: Driver Not Loaded: load it with modprobe nvidia")
     assert len(answer["checks"]) == len(CHECKS) + 1
+    looked = {one["check"]: one["looked"] for one in answer["checks"]}
+    unseen = ("vLLM version", "model files", "driver", "GPU nodes", "GPU link")
+    assert {looked[name] for name in unseen} == {"not looked at"}
+    assert looked["port"] == "looked at"
+    _, out = call(capsys, profile)
+    assert "not looked at  model files    there is no /nowhere/model" in out
+    assert not any(line.startswith("ok") and "GPU" in line for line in out.splitlines())
 
 
 @pytest.mark.usefixtures("box")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import VISIBLE, few, warning
+from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, VISIBLE, Unseen, few, warning
 from kimisvc.host import gpu, nvidia_driver, pci, processes, reach
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records import GIB, Link, Problem
@@ -26,18 +26,20 @@ COUNT = "hardware.gpus"
 MOST_NAMED = 6
 
 
-def driver(about: Inspection) -> Iterator[Problem]:
+def driver(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield libraries of the driver that do not match the kernel module that is loaded.
 
     An upgrade of the driver under a running kernel gives that; nothing on the
     GPUs starts any more until a reboot.
     """
     if not about.profile.hardware.gpus:
+        yield NO_GPUS_WANTED
         return
     loaded = nvidia_driver.loaded_version(about.proc)
     libraries = nvidia_driver.library_versions(about.root)
     if not loaded:
-        return  # NVML's own words are shown with the GPUs
+        yield Unseen("no NVIDIA kernel module is loaded")  # NVML's words are shown with the GPUs
+        return
     for path, version in libraries.items():
         if version != loaded:
             yield Problem(
@@ -47,13 +49,14 @@ def driver(about: Inspection) -> Iterator[Problem]:
             )
 
 
-def nodes(about: Inspection) -> Iterator[Problem]:
+def nodes(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield device nodes that CUDA needs and that are not there, or not for the service.
 
     The unit has them made by nvidia-modprobe where that is installed.
     """
     minors = tuple(one.minor for one in about.gpus() if one.minor is not None)
     if not minors:
+        yield _none_shown(about)
         return
     dev = about.root / "dev"
     missing = nvidia_driver.missing_nodes(minors, dev)
@@ -70,10 +73,11 @@ def nodes(about: Inspection) -> Iterator[Problem]:
                 yield Problem(f"{why}; the service could not use the GPUs", key=COUNT)
 
 
-def gpus(about: Inspection) -> Iterator[Problem]:
+def gpus(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield what the profile needs of GPUs and the box has not."""
     wanted = about.profile.hardware
     if not wanted.gpus:
+        yield NO_GPUS_WANTED
         return
     if isinstance(about.survey, gpu.NoGpus):
         yield Problem(
@@ -98,13 +102,15 @@ def gpus(about: Inspection) -> Iterator[Problem]:
             )
 
 
-def occupied(about: Inspection) -> Iterator[Problem]:
+def occupied(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield the processes on our GPUs that are not our service's, and memory that is held there.
 
     In a container NVML's ids are of no use: our own service has others there.
     """
-    telling = processes.sees_the_kernels_ids(about.proc)
-    for one in about.gpus():
+    telling, ours = processes.sees_the_kernels_ids(about.proc), about.gpus()
+    if not ours:
+        yield _none_shown(about)
+    for one in ours:
         named = one.processes if telling else ()
         foreign = [pid for pid in named if not about.is_ours(pid)]
         for pid in foreign:
@@ -133,13 +139,17 @@ def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem]:
         )
 
 
-def link(about: Inspection) -> Iterator[Problem]:
+def link(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield a kind of connection that the profile is not for, as P2P states of NVML tell it."""
     wanted = about.profile.hardware.link
     chosen = {one.index for one in about.gpus()}
-    if isinstance(about.survey, gpu.NoGpus):
+    if isinstance(about.survey, gpu.NoGpus) or not chosen:
+        yield _none_shown(about)
         return
     pairs = [p for p in about.survey.pairs if {p.first, p.second} <= chosen]
+    if pairs and all(p.nvlink is None for p in pairs):
+        yield Unseen("NVML does not tell which GPUs NVLink joins")
+        return
     without = [f"{p.first}-{p.second}" for p in pairs if p.nvlink is False]
     joined = [f"{p.first}-{p.second}" for p in pairs if p.nvlink]
     if wanted is Link.NVLINK and without:
@@ -171,6 +181,11 @@ def vllm_processes(about: Inspection) -> Iterator[Problem]:
             yield Problem(
                 f"{words}; a server that was killed leaves such: kill {one.pid}, if it is one"
             )
+
+
+def _none_shown(about: Inspection) -> Unseen:
+    """Why there are no GPUs to look at; whether that is in the way, `gpus` tells."""
+    return Unseen("no GPU to look at") if about.profile.hardware.gpus else NO_GPUS_WANTED
 
 
 def _on_the_bus(about: Inspection) -> str:

@@ -6,6 +6,7 @@ The doors are asked under one root folder, so that a bad host can be staged.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,16 +23,34 @@ BY_ADDRESS = "PCI_BUS_ID"
 """NVML's own order, and what kimisvc sets where the profile does not say."""
 
 
+class Looked(Enum):
+    """Whether a check could look at what it is for; what it did not see, nobody can call in order."""
+
+    YES = "looked at"
+    NO = "not looked at"
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """What a check yields in place of problems where there is nothing it could look at, and why."""
+
+    why: str
+
+
+NO_GPUS_WANTED = Unseen("the profile asks for no GPUs")
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found: nothing in `problems` means that it is in order.
+    """What one check found: nothing in `problems` means that what it looked at is in order.
 
-    `said` is what it saw, for a table; empty where there is nothing to say.
+    `said` is what it saw, or why it saw nothing; empty where there is nothing to say.
     """
 
     check: str
     problems: tuple[Problem, ...] = ()
     said: str = ""
+    looked: Looked = Looked.YES
 
     @property
     def refuses(self) -> bool:

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import warning
+from kimisvc.deploy.checks.inspection import Unseen, warning
 from kimisvc.deploy.checks.nccl import is_harmless, shown
 from kimisvc.errors import NoSystemdError
 from kimisvc.host import secrets_file, systemd
@@ -31,13 +31,14 @@ _OF_THE_PROCESS = re.compile(
 """Beside what is known of NCCL, CUDA, vLLM and their like: what code is loaded, how memory is taken."""
 
 
-def leaks(about: Inspection) -> Iterator[Problem]:
+def leaks(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield each variable of systemd's own that tunes vLLM, and that the profile does not set."""
     try:
         with systemd.Systemd(about.root / systemd.RUNNING.relative_to("/")) as manager:
             given = manager.environment()
     except NoSystemdError:
-        return  # nothing starts here, so nothing leaks
+        yield Unseen("systemd does not run here")  # nothing starts, so nothing leaks
+        return
     ours = {*environment(about.profile), *_of_the_secrets_file(about)}
     for name, value in given.items():
         if name not in ours and _matters(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import warning
+from kimisvc.deploy.checks.inspection import Unseen, warning
 from kimisvc.host import limits, processes, shared_memory
 from kimisvc.records import GIB, MIB, Problem
 
@@ -35,7 +35,7 @@ def memory(about: Inspection) -> Iterator[Problem]:
         )
 
 
-def shm(about: Inspection) -> Iterator[Problem]:
+def shm(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield a /dev/shm with too little free, and what a crash left there.
 
     What our own service has there is given back when it is stopped.
@@ -44,6 +44,8 @@ def shm(about: Inspection) -> Iterator[Problem]:
     if not folder.is_dir():
         if about.profile.hardware.shm_gib:
             yield Problem(f"there is no {folder}", key="hardware.shm_gib")
+        else:
+            yield Unseen(f"there is no {folder}")
         return
     found = shared_memory.look(folder, about.proc)
     ours = [s for s in found.segments if s.users and all(map(about.is_ours, s.users))]

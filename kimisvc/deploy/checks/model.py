@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import few, warning
+from kimisvc.deploy.checks.inspection import Unseen, few, warning
 from kimisvc.host import checkpoint, reach, safetensors_header
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records import Problem
@@ -32,10 +32,11 @@ MOST_NAMED = 8
 """So many faulty files are named; of the rest only how many there are."""
 
 
-def reachable(about: Inspection) -> Iterator[Problem]:
+def reachable(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield why a model given as a path cannot be read; a name on a hub is vLLM's own business."""
     model = Path(about.profile.vllm.model)
     if not model.is_absolute():
+        yield _of_a_hub(model)
         return
     why = reach.why_unreachable(model, about.viewer)
     if why:
@@ -44,18 +45,29 @@ def reachable(about: Inspection) -> Iterator[Problem]:
         yield from _config(about, model)
 
 
-def complete(about: Inspection) -> Iterator[Problem]:
+def complete(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield each file of weights that is missing, cut off, no weights at all, or not readable."""
     model = Path(about.profile.vllm.model)
-    if not model.is_absolute() or option(about.profile.args, "load-format") in WITHOUT_FILES:
+    form = option(about.profile.args, "load-format")
+    if not model.is_absolute():
+        yield _of_a_hub(model)
+        return
+    if form in WITHOUT_FILES:
+        yield Unseen(f"with the load format {form} other files are read, or none")
         return
     try:
         if model.is_file():
             yield from _faults(about, model.parent, (model.name,))
         elif model.is_dir():
             yield from _folder(about, model)
+        else:
+            yield Unseen(f"there is no {model}")
     except PermissionError as error:
         yield Problem(f"{model}: {error.strerror}", key=KEY)
+
+
+def _of_a_hub(model: Path) -> Unseen:
+    return Unseen(f"{model} is a name on a hub, from which vLLM fetches it")
 
 
 def _folder(about: Inspection, model: Path) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import warning
+from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, Unseen, warning
 from kimisvc.host import reach, vllm_binary
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.records import Problem
@@ -50,11 +50,15 @@ def executable(about: Inspection) -> Iterator[Problem]:
         yield Problem(f"{why}; install vLLM there", key="vllm.executable")
 
 
-def version(about: Inspection) -> Iterator[Problem]:
+def version(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield a version of vLLM below the one that the profile needs."""
     least = about.profile.vllm.min_version
     program = Path(about.profile.vllm.executable)
-    if not least or not program.is_file():
+    if not least:
+        yield Unseen("the profile asks for no version")
+        return
+    if not program.is_file():
+        yield Unseen(f"there is no {program}")
         return
     found = vllm_binary.vllm_version(program)
     if found is None:
@@ -64,9 +68,10 @@ def version(about: Inspection) -> Iterator[Problem]:
         yield Problem(f"vLLM {found} is installed, {least} is needed", key="vllm.min_version")
 
 
-def tools(about: Inspection) -> Iterator[Problem]:
+def tools(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield what is not on vLLM's PATH and may be run while it loads."""
     if not about.profile.hardware.gpus:
+        yield NO_GPUS_WANTED
         return
     folders = search_path(about)
     for tool in TOOLS:

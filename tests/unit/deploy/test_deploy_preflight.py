@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from staged_host import Nvml
 
 from kimisvc.deploy import preflight
-from kimisvc.deploy.checks.inspection import Finding, visible, warning
+from kimisvc.deploy.checks.inspection import Finding, Unseen, visible, warning
 from kimisvc.errors import HostError
 from kimisvc.host.gpu import Gpu
 from kimisvc.host.reach import ANYBODY
@@ -25,6 +27,50 @@ SIX = tuple(Gpu(n, "X", 1, 0, (), f"GPU-{n}abc") for n in range(6))
 
 def test_a_good_host_has_nothing_in_the_way(host: Host) -> None:
     assert host.all() == ()
+
+
+UNSEEN: tuple[tuple[str, dict[str, Any], dict[str, Any], str], ...] = (
+    ("vLLM version", {}, {}, "the profile asks for no version"),
+    ("vLLM version", {"executable": "/no/vllm", "min_version": "1"}, {}, "there is no /no/vllm"),
+    ("tools", {}, {"gpus": 0}, "the profile asks for no GPUs"),
+    ("model", {"model": "org/name"}, {}, "org/name is a name on a hub"),
+    ("model files", {"model": "org/name"}, {}, "org/name is a name on a hub"),
+    ("model files", {"model": "/nowhere"}, {}, "there is no /nowhere"),
+    ("driver", {}, {"gpus": 0}, "the profile asks for no GPUs"),
+    ("GPUs", {}, {"gpus": 0}, "the profile asks for no GPUs"),
+    ("GPU nodes", {}, {"gpus": 0}, "the profile asks for no GPUs"),
+    ("GPU link", {}, {"gpus": 0}, "the profile asks for no GPUs"),
+    ("GPU processes", {}, {"gpus": 0}, "the profile asks for no GPUs"),
+)
+
+
+@pytest.mark.parametrize(("check", "vllm", "hardware", "why"), UNSEEN)
+def test_what_was_not_looked_at_is_not_called_in_order(
+    host: Host, check: str, vllm: dict[str, Any], hardware: dict[str, Any], why: str
+) -> None:
+    host.vllm(**vllm)
+    host.hardware(**hardware)
+    assert host.unseen(check).startswith(why)
+
+
+def test_without_a_driver_nothing_of_the_gpus_was_looked_at(host: Host) -> None:
+    assert {host.unseen(name) for name, _ in preflight.CHECKS if "GPU" in name} == {""}
+    shutil.rmtree(host.root / "proc" / "driver")
+    host.nvml = Nvml()
+    assert host.unseen("driver") == "no NVIDIA kernel module is loaded"
+    for check in ("GPU nodes", "GPU link", "GPU processes"):
+        assert host.unseen(check) == "no GPU to look at"
+    assert "needs 8 GPUs" in host.error("GPUs")
+
+
+def test_what_is_in_the_way_is_told_beside_what_was_not_seen(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(_: Inspection) -> list[Problem | Unseen]:
+        return [Unseen("it is dark"), Problem("bad")]
+
+    monkeypatch.setattr(preflight, "CHECKS", (("half", half),))
+    assert preflight.examine(host.inspected()) == (Finding("half", (Problem("bad"),)),)
 
 
 def test_everything_that_is_wrong_is_told_at_once(host: Host) -> None:
