@@ -292,6 +292,8 @@ def test_dry_run_says_how_long(stage: Stage) -> None:
     one, two = stage.profile("one"), stage.profile("two", {"decode_tok_s": 150.0})
     done = stage.kimisvc("tune", "--dry-run", one, two)
     assert "not known" in done.stdout, done.stderr
+    assert "would try:\n  1. one, safe\n  2. two, safe\n" in done.stdout
+    assert "cost" not in done.stdout
     stage.apply(two)
     done = stage.kimisvc("tune", "--dry-run", "--explore", one, two)
     assert "it will take" in done.stdout
