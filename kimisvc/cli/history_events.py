@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Which,
     )
 
+
 class What(Enum):
     """The kinds of events, as they are asked for."""
 
