@@ -24,6 +24,9 @@ IDLE_AT_LEAST = 1.0
 IDLE_GAPS = 10
 """An answer has stalled, and is not just slow, after a silence of a second and ten usual gaps."""
 
+AFTER_FINISH = 2
+"""What follows a finish in time (the usage) may come late; without end, it is no answer."""
+
 
 class Api(Protocol):
     """What measuring needs of a vLLM server; `host.vllm_api` is the real one."""
@@ -155,7 +158,7 @@ def read_answer(
     reading = _Reading(sent_at)
     try:
         for moment, chunk in events:
-            if moment - sent_at > timeout and not reading.finish_reason:
+            if moment - sent_at > timeout * (AFTER_FINISH if reading.finish_reason else 1):
                 return _late(reading, sent_at + timeout, timeout)
             reading.take(moment, chunk)
             if reading.error is not None:

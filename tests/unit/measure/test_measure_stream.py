@@ -185,6 +185,12 @@ def test_an_answer_that_ends_just_in_time_is_an_answer() -> None:
     assert isinstance(read(stream, timeout=10.0), Answered)
 
 
+def test_an_answer_that_goes_on_for_good_after_its_finish_is_none() -> None:
+    stream = [(1.0, token()), (2.0, token(finish="length"))]
+    stream += [(2.0 + n, token(finish="length")) for n in range(1, 100)]
+    assert broken(stream, timeout=10.0).trouble is Trouble.UNFINISHED
+
+
 @pytest.mark.parametrize(
     ("code", "trouble"),
     [
