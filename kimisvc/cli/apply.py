@@ -8,9 +8,17 @@ import click
 
 from kimisvc.cli import doors
 from kimisvc.cli.options import Form, as_json, profile_argument
-from kimisvc.cli.output import emit_json, speed, table, verdict_json
+from kimisvc.cli.output import (
+    emit_json,
+    problem_json,
+    problem_lines,
+    speed,
+    table,
+    verdict_json,
+)
 from kimisvc.cli.profile import usable
-from kimisvc.errors import KimisvcError
+from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError
+from kimisvc.records import Severity
 
 if TYPE_CHECKING:
     from kimisvc.deploy.apply import Checks, Wish
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @profile_argument
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done and what is in its way.")
 @click.option("--overwrite", is_flag=True, help="Overwrite hand-edited units; a copy is kept.")
 @click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
 @click.option("--anyway", is_flag=True, help="Go on though the host checks say no; they are told.")
@@ -43,6 +51,8 @@ def apply(
     changed, waits for the gate: readiness, golden questions, decode
     throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
     connection, leaves the gate at work: `kimisvc status --follow` shows it again.
+    --dry-run changes nothing, makes the same checks of the host (all of them
+    only as root), and ends with 7 where apply would be refused.
     """
     from kimisvc.deploy.apply import Following, HandEdits, HostChecks, Reload, Wish
     from kimisvc.host.systemd import Systemd
@@ -67,8 +77,7 @@ def apply(
     with Systemd() as systemd:
         box = doors.box(systemd, wanted.service.instance)
         if dry_run:
-            _show_plan(box, wish, form)
-            return 0
+            return _show_plan(box, wish, form)
         return _apply(box, wish, form)
 
 
@@ -98,24 +107,35 @@ def checks(box: Box) -> Checks:
     )
 
 
-def _show_plan(box: Box, wish: Wish, form: Form) -> None:
+def _show_plan(box: Box, wish: Wish, form: Form) -> int:
+    """Show what would be done, then what is odd or in its way; return the status of that."""
     from kimisvc.cli.plan import plan_text
-    from kimisvc.deploy.apply import plan_of
+    from kimisvc.deploy.apply import in_the_way, plan_of
 
     plan = plan_of(box, wish)
     current = box.generations.sound_current()
+    found = in_the_way(box, wish, plan, checks(box))
+    refusing = [one for one in found if one.severity is Severity.ERROR]
+    status = int(ExitStatus.PREFLIGHT_REFUSED if refusing else ExitStatus.DONE)
     if form is Form.JSON:
-        emit_json(planned_json(plan, current, box))
-        return
+        told = {"exit": status, "problems": [problem_json(one) for one in found]}
+        emit_json({**planned_json(plan, current, box), **told})
+        return status
     try:
         before = current.settings() if current else None
     except KimisvcError:
         before = None  # a generation of another kimisvc: the units still tell
-    click.echo(plan_text(plan, before, wish.profile))
+    service = box.systemd.state(box.layout.units.service)
+    click.echo(plan_text(plan, before, wish.profile, service))
+    for line in problem_lines(one for one in found if one not in refusing):
+        click.echo(line, err=True)
+    if refusing:
+        raise PreflightRefusedError(refusing)
+    return status
 
 
 def planned_json(plan: Plan, current: Generation | None, box: Box) -> dict[str, Any]:
-    """Given what an apply would do, return its JSON object: the keys of an apply, and the plan."""
+    """Given what an apply would do, return its JSON object: an apply's keys but exit, and the plan."""
     from kimisvc.cli.plan import plan_json
     from kimisvc.deploy.box import restarts
 
@@ -125,7 +145,6 @@ def planned_json(plan: Plan, current: Generation | None, box: Box) -> dict[str, 
         "generation": None,
         "previous_generation": current.number if current else None,
         "restarted": [],
-        "exit": 0,
         "would_restart": list(restarts(plan, box.layout.units)),
         **plan_json(plan),
     }

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 def doctor(profile: str | None, form: Form) -> int:
     """Look at this host: systemd, GPUs and what connects them, and whether PROFILE would run.
 
-    With PROFILE, or for what is applied, every check of apply's preflight;
+    With PROFILE, or for what is applied, every check of the host that apply
+    makes before it changes anything, and what systemd says of the units;
     what none of them could see is "not looked at". Changes nothing. Exit
     status 0: all in order, or only warnings; 7: something stands in the way.
     """
@@ -42,6 +43,7 @@ def doctor(profile: str | None, form: Form) -> int:
     box, checks = _box(survey), [_systemd()]
     if wanted is not None:
         checks += examine(Inspection(wanted, doors.installation(), survey))
+        checks.append(_units(wanted, checks))
     if form is Form.JSON:
         emit_json(_answer(wanted, survey, box, checks))
     else:
@@ -62,6 +64,18 @@ def _applied() -> Profile | None:
     except KimisvcError as error:
         click.echo(f"kimisvc: {error.message}; looking at the box alone", err=True)
         return None
+
+
+def _units(wanted: Profile, found: Iterable[Finding]) -> Finding:
+    """What systemd makes of the units that apply would write, beside what was found already."""
+    from kimisvc.deploy.checks.inspection import Finding
+    from kimisvc.deploy.verify import news, verify
+
+    known = [problem for one in found for problem in one.problems]
+    try:
+        return Finding("unit files", news(verify(doors.units_of(wanted)), known))
+    except KimisvcError as error:
+        return Finding("unit files", (Problem(error.message),))
 
 
 def _systemd() -> Finding:

@@ -8,7 +8,7 @@ from kimisvc.cli.output import hushed
 
 if TYPE_CHECKING:
     from kimisvc.deploy.plan import Plan
-    from kimisvc.records import Profile
+    from kimisvc.records import Profile, UnitState
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -23,12 +23,12 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: Plan, before: Profile | None, wanted: Profile) -> str:
-    """Given a plan and the two profiles, return what would happen: settings, units, processes."""
+def plan_text(plan: Plan, before: Profile | None, wanted: Profile, service: UnitState) -> str:
+    """Given a plan, two profiles and the service now, return what would happen to all of them."""
     from kimisvc.profile.differences import differences
     from kimisvc.render.compare import Change
 
-    lines = [f"would do: {plan.action.value} ({plan.why})"]
+    lines = [f"would do: {_deed(plan, service)} ({plan.why})"]
     if before is not None:
         settings = [f"  {key}: {old} -> {new}" for key, old, new in differences(before, wanted)]
         if settings:
@@ -42,3 +42,9 @@ def plan_text(plan: Plan, before: Profile | None, wanted: Profile) -> str:
         lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite:")
         lines.append(edit.diff)
     return hushed("\n".join(lines))
+
+
+def _deed(plan: Plan, service: UnitState) -> str:
+    """What the plan does to processes; where nothing runs, nothing is started *again*."""
+    words = plan.action.value
+    return words if service.goes_on else words.replace("restart vLLM", "start vLLM")

@@ -98,4 +98,5 @@ def diff(profile: str, form: Form) -> None:
         if form is Form.JSON:
             emit_json(plan_json(plan))
         else:
-            click.echo(plan_text(plan, before, wanted))
+            service = systemd.state(box.layout.units.service)
+            click.echo(plan_text(plan, before, wanted, service))

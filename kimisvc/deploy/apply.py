@@ -19,6 +19,7 @@ from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
 from kimisvc.deploy.tune.state import refuse_meanwhile
+from kimisvc.deploy.verify import news
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.profile.problems import format_problem
@@ -154,23 +155,33 @@ def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
 
 
 def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
-    """Raise what stands in the way. Preflight is for a load: without one the host is not asked."""
-    reasons = _too_short(box, wish, plan)
-    if wish.hand_edits is HandEdits.REFUSE:
-        reasons += [Problem(_about_edit(box, edit), file=edit.unit) for edit in plan.hand_edits]
+    """Raise what stands in the way, and tell what is only odd."""
     if plan.action is Action.RESTART:
         reporter.step("looking at the host")
-        found = checks.preflight(wish.profile)
-        if wish.host_checks is HostChecks.OVERRIDE:
-            found = tuple(replace(one, severity=Severity.WARNING) for one in found)
-        reasons += found
-    if plan.written:
-        reasons += checks.verify(wish.units)
+    reasons = in_the_way(box, wish, plan, checks)
     for odd in (one for one in reasons if one.severity is Severity.WARNING):
         reporter.step(format_problem(odd))
     refusing = [one for one in reasons if one.severity is Severity.ERROR]
     if refusing:
         raise PreflightRefusedError(refusing)
+
+
+def in_the_way(box: Box, wish: Wish, plan: Plan, checks: Checks) -> tuple[Problem, ...]:
+    """Given a wish and what it would do, return all that is odd, or stands in its way.
+
+    Preflight is for a load: without one the host is not asked. A warning refuses nothing.
+    """
+    reasons = _too_short(box, wish, plan)
+    if wish.hand_edits is HandEdits.REFUSE:
+        reasons += [Problem(_about_edit(box, edit), file=edit.unit) for edit in plan.hand_edits]
+    if plan.action is Action.RESTART:
+        found = checks.preflight(wish.profile)
+        if wish.host_checks is HostChecks.OVERRIDE:
+            found = tuple(replace(one, severity=Severity.WARNING) for one in found)
+        reasons += found
+    if plan.written:
+        reasons += news(checks.verify(wish.units), reasons)
+    return tuple(reasons)
 
 
 def _about_edit(box: Box, edit: HandEdit) -> str:

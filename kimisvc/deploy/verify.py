@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,10 @@ from kimisvc.host import files, processes
 from kimisvc.records import Problem, Severity, UnitFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+_NOT_RUNNABLE = re.compile(r"Command (?P<program>/.+) is not executable\b")
+"""What systemd-analyze says of a program that is missing or may not be run."""
 
 
 def verify(units: tuple[UnitFile, ...]) -> tuple[Problem, ...]:
@@ -41,6 +45,25 @@ def verify(units: tuple[UnitFile, ...]) -> tuple[Problem, ...]:
         for line in done.stderr.splitlines()
         if any(name in line for name in named)
     )
+
+
+def news(verified: Iterable[Problem], known: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Given what systemd says of units and what the preflight found, return what that is new.
+
+    A program that is missing or shut was found by the preflight, which says more
+    of it: which folder on the way, and what to do. Only what refuses stands for it.
+    """
+    words = [one.message for one in known if one.severity is Severity.ERROR]
+    return tuple(one for one in verified if not _is_told(one.message, words))
+
+
+def _is_told(message: str, words: Iterable[str]) -> bool:
+    found = _NOT_RUNNABLE.search(message)
+    if found is None:
+        return False
+    program = Path(found["program"])
+    named = tuple(f"{path}{end}" for path in (program, *program.parents) for end in (": ", " "))
+    return any(one.startswith(named) for one in words)
 
 
 @contextlib.contextmanager

@@ -116,7 +116,7 @@ def test_dry_run_and_diff_change_nothing(stage: Stage) -> None:
     for command in (("apply", "--dry-run", path), ("diff", path)):
         done = stage.kimisvc(*command)
         assert done.returncode == 0, done.stderr
-        assert "restart vLLM" in done.stdout
+        assert "would do: start vLLM, then run the gate (first install)" in done.stdout
     lies = stage.sandbox.run("ls", "/etc/systemd/system", "/var/lib").stdout
     assert f"kimisvc-{stage.instance}" not in lies
     assert stage.status()["generation"] is None

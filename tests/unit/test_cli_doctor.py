@@ -11,10 +11,12 @@ from staged_host import Card, Nvml
 from kimisvc.cli import doctor as command
 from kimisvc.cli import doors
 from kimisvc.cli.main import main
+from kimisvc.deploy import verify
 from kimisvc.deploy.checks.inspection import Finding, warning
 from kimisvc.deploy.preflight import CHECKS
+from kimisvc.errors import HostError
 from kimisvc.host import gpu
-from kimisvc.records import Installation, Problem
+from kimisvc.records import Installation, Problem, UnitFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +70,26 @@ def test_a_profile_that_would_not_run(capsys: pytest.CaptureFixture[str], profil
     assert "in the way     model          /nowhere: No such file or directory" in out
     for name, _ in CHECKS:
         assert f"  {name}" in out
+    # systemd says the same of the program once more, and only what is new is told.
+    assert "install vLLM there" in out
+    assert "is not executable" not in out
+
+
+@pytest.mark.usefixtures("box")
+def test_what_systemd_says_of_the_units_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    bad = (UnitFile("kimisvc-x.service", "[Service]\nExecStart=/bin/true\nNoSuchKey=1\n"),)
+    monkeypatch.setattr(doors, "units_of", lambda _: bad)
+    status, out = call(capsys, profile)
+    assert status == 7
+    assert "in the way     unit files     systemd-analyze: kimisvc-x.service:3: Unknown key" in out
+
+    def broken(_: object) -> None:
+        raise HostError("not-found", "systemd-analyze: not found")
+
+    monkeypatch.setattr(verify, "verify", broken)
+    assert "in the way     unit files     systemd-analyze: not found" in call(capsys, profile)[1]
 
 
 @pytest.mark.usefixtures("box")
@@ -75,7 +97,9 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str], profile: str) -
     status, answer = asked(capsys, profile)
     assert (status, answer["profile"]) == (7, "mine")
     assert answer["box"] == {"systemd": "257.1", "GPUs": "2, driver 580.159.04"}
-    assert [one["check"] for one in answer["checks"]] == ["systemd", *(name for name, _ in CHECKS)]
+    assert [one["check"] for one in answer["checks"]] == [
+        "systemd", *(name for name, _ in CHECKS), "unit files",
+    ]  # fmt: skip
     assert answer["nvml"]["gpus"][1]["bus"] == "0000:0b:00.0"
     assert answer["nvml"]["conditions"][1]["pcie_width"] == 8
     assert answer["nvml"]["pairs"][0]["nvlink"] is True
@@ -92,7 +116,7 @@ def test_without_nvml_it_says_so_and_goes_on(
     status, answer = asked(capsys, profile)
     assert (status, answer["nvml"]) == (7, None)
     assert answer["box"]["GPUs"].startswith("none: Driver Not Loaded: load it with modprobe nvidia")
-    assert len(answer["checks"]) == len(CHECKS) + 1
+    assert len(answer["checks"]) == len(CHECKS) + 2
     looked = {one["check"]: one["looked"] for one in answer["checks"]}
     unseen = ("vLLM version", "model files", "driver", "GPU nodes", "GPU link")
     assert {looked[name] for name in unseen} == {"not looked at"}

@@ -1,0 +1,118 @@
+"""apply --dry-run: what would be done, what is in its way, and that nothing comes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+from deploy_support import Quiet, box_at, profile
+
+from kimisvc.cli import apply as command
+from kimisvc.cli import doors
+from kimisvc.cli.main import main
+from kimisvc.deploy.apply import Checks
+from kimisvc.deploy.checks.inspection import warning
+from kimisvc.host import systemd
+from kimisvc.profile.resolved import to_toml
+from kimisvc.records import Problem, UnitFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.deploy.box import Box
+    from kimisvc.records import Profile
+
+PORT = Problem("port 8000 is taken by python3", key="vllm.port")
+MISSING = Problem("/opt/vllm: No such file or directory; install vLLM there")
+REPEATED = Problem("systemd-analyze: x.service: Command /opt/vllm/bin/vllm is not executable: No")
+
+
+class Opened(Quiet):
+    """A systemd as the command opens it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+class Stage:
+    """An empty box, and what its checks find."""
+
+    def __init__(self, folder: Path) -> None:
+        self.box = box_at(folder, Opened())
+        self.path = folder / "mine.toml"
+        self.path.write_text(to_toml(profile("mine")))
+        self.host: tuple[Problem, ...] = ()
+        self.units: tuple[Problem, ...] = ()
+
+    def checks(self, _: Box) -> Checks:
+        def never() -> None:
+            raise AssertionError("a dry run prepares nothing")
+
+        def facts(_: Profile) -> dict[str, str | float]:
+            raise AssertionError("a dry run keeps nothing")
+
+        return Checks(lambda _: self.host, lambda _: self.units, never, facts)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    made = Stage(tmp_path)
+    monkeypatch.setattr(systemd, "Systemd", Opened)
+    monkeypatch.setattr(doors, "box", lambda *_: made.box)
+    monkeypatch.setattr(
+        doors, "units_of", lambda _: (UnitFile("kimisvc-kimi.service", "[Unit]\n"),)
+    )
+    monkeypatch.setattr(command, "checks", made.checks)
+    return made
+
+
+def dry(
+    stage: Stage, capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, str, list[str]]:
+    status = main(["apply", "--dry-run", str(stage.path), *options])
+    out, err = capsys.readouterr()
+    assert stage.box.generations.numbers() == ()
+    return status, out, err.splitlines()
+
+
+def test_nothing_in_the_way(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    stage.host = (warning("is odd"),)
+    status, out, err = dry(stage, capsys)
+    assert (status, err) == (0, ["warning: is odd"])
+    assert out.startswith("would do: start vLLM, then run the gate (first install)\n")
+
+
+def test_what_would_refuse_refuses_behind_the_plan(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.host, stage.units = (PORT, MISSING), (REPEATED,)
+    status, out, err = dry(stage, capsys)
+    assert status == 7
+    assert out.startswith("would do: start vLLM")
+    assert err[1:] == ["vllm.port: port 8000 is taken by python3", MISSING.message]
+    status, _, err = dry(stage, capsys, "--anyway")
+    assert status == 7  # with no program there is nothing to start, whatever is wished
+    assert err[-1] == REPEATED.message
+    stage.units = ()
+    assert dry(stage, capsys, "--anyway")[0] == 0
+
+
+def test_json_has_plan_and_reasons(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    stage.host = (PORT, warning("is odd"))
+    status, out, _ = dry(stage, capsys, "--json")
+    answer: dict[str, Any] = json.loads(out)
+    assert (status, answer["exit"], answer["outcome"]) == (7, 7, "planned")
+    assert [one["severity"] for one in answer["problems"]] == ["error", "warning"]
+    assert (answer["action"], answer["restarted"]) == ("restart", [])
+    stage.host = ()
+    status, out, _ = dry(stage, capsys, "--json")
+    assert (status, json.loads(out)["exit"], json.loads(out)["problems"]) == (0, 0, [])
+
+
+def test_what_runs_is_restarted(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    stage.box = box_at(stage.path.parent, Opened(kimisvc_kimi="active"))
+    assert dry(stage, capsys)[1].startswith("would do: restart vLLM, then run the gate")
