@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +26,21 @@ if TYPE_CHECKING:
     from kimisvc.profile.loader import Checked
     from kimisvc.profile.problems import Finding
     from kimisvc.records import Profile, UnitFile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.vllm_records import KnownFrom, VllmKnowledge
 
 DEFAULT_INSTANCE = "kimi"
 API_KEY = "VLLM_API_KEY"
 LOCAL_PROFILES = Path("/etc/kimisvc/profiles")
 """Where an operator keeps the profiles of a box; a bare name is looked for there first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """By what a profile was judged: its vLLM `executable` itself, or the table that ships."""
+
+    executable: Path
+    version: str
+    known_from: KnownFrom
 
 
 def installation() -> Installation:
@@ -72,18 +81,33 @@ def checked(path: str) -> Checked:
 
     It is judged by the vLLM that it names, where that is here to be asked.
     """
+    return checked_by(path)[0]
+
+
+def checked_by(path: str) -> tuple[Checked, Judge | None]:
+    """Given a profile's path, or its bare name, return what checking found, and who judged.
+
+    None: it was too spoiled for anybody to judge it.
+    """
     from kimisvc.profile.knowledge.court import judged
     from kimisvc.profile.loader import check
 
-    seen = sight()
+    seen, asked = sight(), list[Judge]()
+
+    def vllm(executable: Path) -> VllmKnowledge:
+        known = seen.vllm(executable)
+        asked.append(Judge(executable, known.version, known.known_from))
+        return known
 
     def judges(draft: Profile) -> Iterator[Finding]:
-        yield from judged(draft, seen)
+        yield from judged(draft, replace(seen, vllm=vllm))
         yield from _broken_config(draft.vllm.model)
 
     file = find_profile(path)
     found = check(file, shipped("profiles"), judges)
-    return found if file.name != path or os.path.exists(file) else _with_folders(found)  # noqa: PTH110 - raises for no name
+    if file.name == path and not os.path.exists(file):  # noqa: PTH110 - raises for no name
+        found = _with_folders(found)
+    return found, asked[-1] if asked else None
 
 
 def _broken_config(model: str) -> Iterator[Finding]:

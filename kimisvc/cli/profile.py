@@ -13,6 +13,7 @@ from kimisvc.cli.output import emit_json, problem_json, problem_lines
 from kimisvc.errors import ExitStatus, KimisvcError, ProfileRefusedError
 
 if TYPE_CHECKING:
+    from kimisvc.cli.doors import Judge
     from kimisvc.profile.loader import Checked
     from kimisvc.records import Profile
 
@@ -32,14 +33,17 @@ def usable(found: Checked) -> Profile:
 def check(profile: str, form: Form) -> int:
     """Check PROFILE: every problem at once, with file, line and key. Touches nothing.
 
-    Judged by the vLLM it names, which is asked once per version what it knows.
+    Judged by the vLLM it names, which is asked once per version what it knows;
+    where it cannot be asked, by a table that ships with kimisvc, and says so.
     PROFILE is a file, or a name that `kimisvc profiles` lists. Exit status 0:
     sound; 3: refused.
     """
-    found = doors.checked(profile)
+    found, judge = doors.checked_by(profile)
     refused = found.profile is None
+    _tell_of(judge)
     if form is Form.JSON:
-        emit_json({"problems": [problem_json(problem) for problem in found.problems]})
+        problems = [problem_json(problem) for problem in found.problems]
+        emit_json({"problems": problems, "judged_by": judge_json(judge)})
     elif refused:
         raise ProfileRefusedError(found.problems)
     else:
@@ -47,6 +51,26 @@ def check(profile: str, form: Form) -> int:
             click.echo(line, err=True)
         click.echo(f"{profile}: sound")
     return int(ExitStatus.PROFILE_REFUSED if refused else ExitStatus.DONE)
+
+
+def _tell_of(judge: Judge | None) -> None:
+    """Say so where it was not the vLLM of the profile that judged it."""
+    from kimisvc.vllm_records import KnownFrom
+
+    if judge is not None and judge.known_from is KnownFrom.SHIPPED:
+        words = f"judged by the shipped table of vLLM {judge.version}"
+        click.echo(f"kimisvc: {judge.executable} could not be asked; {words}", err=True)
+
+
+def judge_json(judge: Judge | None) -> dict[str, str] | None:
+    """Given by what a profile was judged, return its JSON object; None where by nothing."""
+    if judge is None:
+        return None
+    return {
+        "executable": str(judge.executable),
+        "version": judge.version,
+        "known_from": judge.known_from.value,
+    }
 
 
 @click.command()

@@ -6,16 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click import Argument, Context
 
+from kimisvc.cli import doors
 from kimisvc.cli.main import COMMANDS, FOR_UNITS, kimisvc, main
 from kimisvc.cli.reporter import Live
 from kimisvc.errors import PreflightRefusedError
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.records import Phase, Problem, Progress
 from kimisvc.shipped import shipped
+from kimisvc.vllm_records import KnownFrom
 
 KIMISVC = Path(sys.executable).parent / "kimisvc"
 GOOD = """schema = 1
@@ -42,6 +46,27 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 def test_check_says_sound(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
     status, out, _ = call(capsys, "check", str(profile))
     assert (status, out) == (0, f"{profile}: sound\n")
+
+
+def test_check_says_by_what_it_judged(
+    capsys: pytest.CaptureFixture[str], profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped_version = shipped_knowledge().version
+    program = profile.with_name("vllm")  # not there, wherever the test runs
+    profile.write_text(GOOD.replace("/opt/vllm/bin/vllm", str(program)))
+    _, _, err = call(capsys, "check", str(profile))
+    words = f"could not be asked; judged by the shipped table of vLLM {shipped_version}"
+    assert err == f"kimisvc: {program} {words}\n"
+    _, out, _ = call(capsys, "check", "--json", str(profile))
+    table = {"version": shipped_version, "known_from": "shipped"}
+    assert json.loads(out)["judged_by"] == {"executable": str(program), **table}
+    asked = replace(shipped_knowledge(), known_from=KnownFrom.ASKED, version="0.30.1")
+    monkeypatch.setattr(doors, "knowledge", lambda _: asked)
+    _, out, err = call(capsys, "check", "--json", str(profile))
+    assert (json.loads(out)["judged_by"]["known_from"], err) == ("asked", "")
+    profile.write_text("schema = 1\n[vllm\n")
+    _, out, err = call(capsys, "check", "--json", str(profile))
+    assert (json.loads(out)["judged_by"], err) == (None, "")
 
 
 def test_check_in_json(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
