@@ -10,9 +10,9 @@ import click
 
 from kimisvc.cli import doors, options
 from kimisvc.cli.options import Form
-from kimisvc.cli.output import emit_json, problem_lines
+from kimisvc.cli.output import emit_json, problem_json, problem_lines
 from kimisvc.cli.tune_output import tell, tune_json
-from kimisvc.errors import KimisvcError, ProfileRefusedError
+from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError, ProfileRefusedError
 from kimisvc.records import Severity
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune.candidates import Offered
-    from kimisvc.deploy.tune.state import Asked
+    from kimisvc.deploy.tune.state import Asked, TuneState
     from kimisvc.deploy.tune.world import World
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.records import Problem, UnitFile
@@ -62,7 +62,7 @@ def _do(what: Do, text: str, **more: Any) -> Callable[[Command], Command]:
 @click.option("--drain", metavar="TIME", help="Wait so long for requests to end before a restart.")
 @click.option("--window", metavar="HH:MM-HH:MM", help="Restart within these hours only.")
 @click.option("--no-follow", is_flag=True, help="Do not watch it; the search goes on.")
-@_do(Do.DRY_RUN, "Say what would be tried and how long it takes; do nothing.")
+@_do(Do.DRY_RUN, "Say what would be tried, how long it takes, what is in its way.")
 @_do(Do.STATUS, "Show the search that is under way, or the last.")
 @_do(Do.FOLLOW, "Watch the search that is under way.")
 @_do(Do.CANCEL, "End the search; a start under way is left to its gate.")
@@ -144,7 +144,7 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
     from kimisvc.deploy.tune.candidates import entries
     from kimisvc.deploy.tune.plan import longest, start_seconds
     from kimisvc.deploy.tune.state import TuneState
-    from kimisvc.deploy.tune.summary import outlook, proposal
+    from kimisvc.deploy.tune.summary import outlook
     from kimisvc.host.systemd import Systemd
 
     names, asked = wanted
@@ -168,10 +168,7 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         }
         refuse_hopeless(draft, at_most)
         if do is Do.DRY_RUN:
-            would = proposal(draft)
-            told = {**tune_json(draft), "begun_at": None, "summary": would, "outlook": said}
-            emit_json(told) if form is Form.JSON else click.echo(f"{would}\n{said}")
-            return 0
+            return _propose(box, draft, offered, said, form)
         from kimisvc.deploy.tune.state import refuse_meanwhile
 
         refuse_meanwhile(box.layout)
@@ -182,6 +179,29 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
             click.echo("kimisvc: watch it with: kimisvc tune --follow", err=True)
             return _status(box, form)
         return _follow(box, form)
+
+
+def _propose(box: Box, draft: TuneState, offered: Sequence[Offered], said: str, form: Form) -> int:
+    """Say what would be tried and what of the host is in its way; 7 where none could start."""
+    from kimisvc.cli.reporter import Plain
+    from kimisvc.deploy.tune.beforehand import beforehand, refused
+    from kimisvc.deploy.tune.summary import proposal
+
+    would, found = proposal(draft), beforehand(_world(box, Plain()), draft, offered)
+    reasons = refused(found)
+    status = int(ExitStatus.PREFLIGHT_REFUSED if reasons else ExitStatus.DONE)
+    if form is Form.JSON:
+        told = {**tune_json(draft), "begun_at": None, "summary": would, "outlook": said}
+        listed = {name: [problem_json(one) for one in of] for name, of in found.items()}
+        emit_json({**told, "problems": listed, "exit": status})
+        return status
+    click.echo(f"{would}\n{said}")
+    if reasons:
+        raise PreflightRefusedError(reasons)
+    for name, problems in found.items():
+        for line in problem_lines(problems):
+            click.echo(f"{name}: {line}", err=True)
+    return status
 
 
 def _server(box: Box) -> VllmApi | None:

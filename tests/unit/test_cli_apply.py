@@ -1,4 +1,4 @@
-"""apply --dry-run: what would be done, what is in its way, and that nothing comes of it."""
+"""Dry runs of apply and tune: what would be done, what is in its way, and that nothing comes of it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ class Stage:
         self.path = folder / "mine.toml"
         self.path.write_text(to_toml(profile("mine")))
         self.host: tuple[Problem, ...] = ()
+        self.of: dict[str, tuple[Problem, ...]] = {}
         self.units: tuple[Problem, ...] = ()
 
     def checks(self, _: Box) -> Checks:
@@ -55,7 +56,10 @@ class Stage:
         def facts(_: Profile) -> dict[str, str | float]:
             raise AssertionError("a dry run keeps nothing")
 
-        return Checks(lambda _: self.host, lambda _: self.units, never, facts)
+        def preflight(profile: Profile) -> tuple[Problem, ...]:
+            return self.of.get(profile.name, self.host)
+
+        return Checks(preflight, lambda _: self.units, never, facts)
 
 
 @pytest.fixture
@@ -93,7 +97,7 @@ def test_what_would_refuse_refuses_behind_the_plan(
     status, out, err = dry(stage, capsys)
     assert status == 7
     assert out.startswith("would do: start vLLM")
-    assert err[1:] == ["vllm.port: port 8000 is taken by python3", MISSING.message]
+    assert err[-2:] == ["vllm.port: port 8000 is taken by python3", MISSING.message]
     status, _, err = dry(stage, capsys, "--anyway")
     assert status == 7  # with no program there is nothing to start, whatever is wished
     assert err[-1] == REPEATED.message
@@ -116,3 +120,35 @@ def test_json_has_plan_and_reasons(stage: Stage, capsys: pytest.CaptureFixture[s
 def test_what_runs_is_restarted(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     stage.box = box_at(stage.path.parent, Opened(kimisvc_kimi="active"))
     assert dry(stage, capsys)[1].startswith("would do: restart vLLM, then run the gate")
+
+
+def tuned(
+    stage: Stage, capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, str, list[str]]:
+    other = stage.path.with_name("other.toml")
+    other.write_text(to_toml(profile("other", env={"NCCL_PROTO": "Simple"})))
+    status = main(["tune", "--dry-run", "--explore", str(stage.path), str(other), *options])
+    out, err = capsys.readouterr()
+    return status, out, err.splitlines()
+
+
+def test_a_search_that_the_host_refuses_is_refused_behind_what_it_would_try(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.host = (PORT, warning("is odd"))
+    status, out, err = tuned(stage, capsys)
+    assert status == 7
+    assert "would try:\n  1. mine" in out
+    assert err[-1:] == ["vllm.port: port 8000 is taken by python3"]  # once, though of both
+    status, out, _ = tuned(stage, capsys, "--json")
+    answer = json.loads(out)
+    assert (status, answer["exit"]) == (7, 7)
+    assert [one["severity"] for one in answer["problems"]["other"]] == ["error", "warning"]
+
+
+def test_a_search_goes_on_where_the_host_refuses_one(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.of = {"other": (PORT,)}
+    status, _, err = tuned(stage, capsys)
+    assert (status, err[1:]) == (0, ["other: vllm.port: port 8000 is taken by python3"])
