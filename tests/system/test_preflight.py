@@ -165,3 +165,12 @@ def test_all_that_is_wrong_at_once(stage: Stage) -> None:
     said = "\n".join(refused(stage, profile))
     for words in (EXECUTABLE + "x", "/root", "needs 8 GPUs", "needs 90000 GiB of memory"):
         assert words in said
+    assert "is not executable" not in said  # systemd's words for what is told already
+    seen = stage.kimisvc("doctor", profile)
+    assert seen.returncode == 7
+    assert "not looked at  model files    there is no /root/model" in seen.stdout
+    assert "ok             unit files" in seen.stdout
+    planned = stage.kimisvc("apply", "--dry-run", profile)
+    assert planned.returncode == 7
+    assert planned.stdout.startswith("would do: start vLLM")
+    assert EXECUTABLE + "x" in planned.stderr
