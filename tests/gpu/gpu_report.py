@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +79,22 @@ def machine(found: Found) -> str:
 def steps(found: Found) -> str:
     """Which steps ran, and how long they took."""
     rows = [
-        (name, told["shows"], told["seconds"], told["ended"], told.get("why_not", ""))
+        (
+            name,
+            told["shows"],
+            begun(told.get("at", 0.0)),
+            told["seconds"],
+            told["ended"],
+            told.get("why_not", ""),
+        )
         for name, told in found.get("steps", {}).items()
     ]
-    return table(("step", "what it shows", "seconds", "ended", "why not"), rows)
+    return table(("step", "what it shows", "begun (UTC)", "seconds", "ended", "why not"), rows)
+
+
+def begun(at: float) -> str:
+    """Given Unix time, return when a step began, to the minute: steps of several runs may be joined."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def base(found: Found) -> str:
