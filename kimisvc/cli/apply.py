@@ -52,7 +52,7 @@ def apply(
     throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
     connection, leaves the gate at work: `kimisvc status --follow` shows it again.
     --dry-run changes nothing, makes the same checks of the host (all of them
-    only as root), and ends with 7 where apply would be refused.
+    only as root), and ends with 7 or 75 where apply would be refused.
     """
     from kimisvc.deploy.apply import Following, HandEdits, HostChecks, Reload, Wish
     from kimisvc.host.systemd import Systemd
@@ -111,12 +111,14 @@ def _show_plan(box: Box, wish: Wish, form: Form) -> int:
     """Show what would be done, then what is odd or in its way; return the status of that."""
     from kimisvc.cli.plan import plan_text
     from kimisvc.deploy.apply import in_the_way, plan_of
+    from kimisvc.deploy.tune.state import refuse_meanwhile, unfinished
 
     plan = plan_of(box, wish)
     current = box.generations.sound_current()
     found = in_the_way(box, wish, plan, checks(box))
     refusing = [one for one in found if one.severity is Severity.ERROR]
-    status = int(ExitStatus.PREFLIGHT_REFUSED if refusing else ExitStatus.DONE)
+    searching = ExitStatus.LOCKED if unfinished(box.layout) else ExitStatus.DONE
+    status = int(ExitStatus.PREFLIGHT_REFUSED if refusing else searching)
     if form is Form.JSON:
         told = {"exit": status, "problems": [problem_json(one) for one in found]}
         emit_json({**planned_json(plan, current, box), **told})
@@ -131,6 +133,7 @@ def _show_plan(box: Box, wish: Wish, form: Form) -> int:
         click.echo(line, err=True)
     if refusing:
         raise PreflightRefusedError(refusing)
+    refuse_meanwhile(box.layout)
     return status
 
 

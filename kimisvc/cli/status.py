@@ -22,6 +22,7 @@ from kimisvc.errors import ExitStatus
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.status import Status
 
 
@@ -125,7 +126,7 @@ def status_text(found: Status, box: Box) -> str:
         return f"{found.instance}: nothing was ever applied here (kimisvc apply PROFILE){there}"
     rows = [("instance", found.instance)]
     if found.current is not None:
-        rows.append(("profile", f"{found.current.profile} ({found.current.source})"))
+        rows.append(("profile", f"{found.current.profile} ({_source(found.current)})"))
         rows.append(("generation", f"{found.current.number}, {_standing(found)}"))
     rows.append(("unit", _unit_words(found, box)))
     rows.append(("ready", "yes" if found.ready else "no"))
@@ -135,6 +136,13 @@ def status_text(found: Status, box: Box) -> str:
     rows += [("drift", line) for line in found.drift]
     rows += [("drop-in", path) for path in found.service.drop_ins]
     return table(rows)
+
+
+def _source(current: Generation) -> str:
+    """The file to apply for what runs; where that is not the one that was applied, what became of that."""
+    source = str(current.source)
+    gone = current.file and source != current.file
+    return f"{source}; {current.file} is not what it was" if gone else source
 
 
 def _standing(found: Status) -> str:

@@ -185,11 +185,13 @@ def _propose(box: Box, draft: TuneState, offered: Sequence[Offered], said: str, 
     """Say what would be tried and what of the host is in its way; 7 where none could start."""
     from kimisvc.cli.reporter import Plain
     from kimisvc.deploy.tune.beforehand import beforehand, refused
+    from kimisvc.deploy.tune.state import refuse_meanwhile, unfinished
     from kimisvc.deploy.tune.summary import proposal
 
     would, found = proposal(draft), beforehand(_world(box, Plain()), draft, offered)
     reasons = refused(found)
-    status = int(ExitStatus.PREFLIGHT_REFUSED if reasons else ExitStatus.DONE)
+    searching = ExitStatus.LOCKED if unfinished(box.layout) else ExitStatus.DONE
+    status = int(ExitStatus.PREFLIGHT_REFUSED if reasons else searching)
     if form is Form.JSON:
         told = {**tune_json(draft), "begun_at": None, "summary": would, "outlook": said}
         listed = {name: [problem_json(one) for one in of] for name, of in found.items()}
@@ -201,6 +203,7 @@ def _propose(box: Box, draft: TuneState, offered: Sequence[Offered], said: str, 
     for name, problems in found.items():
         for line in problem_lines(problems):
             click.echo(f"{name}: {line}", err=True)
+    refuse_meanwhile(box.layout)
     return status
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.gate.record import record_from_json
 from kimisvc.deploy.redacting import last_words
 from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.host import files
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kimisvc.deploy.box import Box
     from kimisvc.records import UnitState
 
@@ -19,8 +23,8 @@ TOO_MANY = "start-limit-hit"
 """Result of a service whose start by hand was one too many (systemd.service(5))."""
 
 LATE = "timeout"
-NEVER_AGAIN = ("no", "on-success")
-"""Restart= of a drop-in with which no failure is followed by a start."""
+NEVER_AGAIN = ("no", "on-success", "on-abnormal", "on-abort", "on-watchdog")
+"""Restart= of a drop-in with which an exit with an error is followed by no start (systemd.service(5))."""
 
 
 def has_failed(box: Box) -> bool:
@@ -36,8 +40,32 @@ def has_failed(box: Box) -> bool:
         return True
     if gate.active_state != "failed" or gate.job or not service.goes_on:
         return False
-    # Its deadline holds for a server that keeps it busy for ever, too.
-    return gate.exec_main_status == ExitStatus.NOT_RESTORED or gate.result == LATE
+    return gate.exec_main_status == ExitStatus.NOT_RESTORED or _came_to_no_end(box, service, gate)
+
+
+def _came_to_no_end(box: Box, service: UnitState, gate: UnitState) -> bool:
+    """Whether the gate had no verdict at its deadline: a server can keep it busy for ever.
+
+    A timeout is also that of settle, which comes after the verdict.
+    """
+    if gate.result != LATE:
+        return False
+    if any(map(_has_verdict, files.entries(box.layout.gate))):
+        return False
+    try:
+        verdicts = box.history.verdicts(limit=5)
+    except KimisvcError:
+        return True
+    start = service.invocation_id
+    return not any(v.invocation == start and v.at >= gate.started_at for v in verdicts)
+
+
+def _has_verdict(path: Path) -> bool:
+    """Whether a gate's record that settle has not taken holds one."""
+    try:
+        return record_from_json(files.read_untrusted(path)).proof is not None
+    except KimisvcError:
+        return False
 
 
 def gave_up(service: UnitState) -> bool:
@@ -68,7 +96,7 @@ def reason(box: Box, current: int) -> str:
         verdicts = box.history.verdicts(limit=5)
     except KimisvcError as error:
         return f"the gate said FAIL ({error.message})"
-    if box.systemd.state(box.layout.units.gate).result == LATE:
+    if _came_to_no_end(box, service, box.systemd.state(box.layout.units.gate)):
         return "the gate came to no end within its deadline"
     newest = next((v for v in verdicts if v.generation == current), None)
     return newest.verdict.reason if newest else "the gate said FAIL"

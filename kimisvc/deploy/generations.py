@@ -62,9 +62,18 @@ class Generation:
 
     @property
     def source(self) -> Path:
-        """The profile to name when this is to be applied again: its file, else what was kept of it."""
+        """The profile to name when this is to be applied again: its file, else what was kept of it.
+
+        A file that was changed since, or cannot be read, holds another profile.
+        """
         given = Path(self.file)
-        return given if self.file and files.exists(given) else self.path / RESOLVED
+        try:
+            same = bool(self.file) and files.read_text(given) == files.read_text(
+                self.path / PROFILE
+            )
+        except KimisvcError:
+            same = False
+        return given if same else self.path / RESOLVED
 
     @property
     def label(self) -> str:

@@ -92,7 +92,10 @@ def why_not_roots(path: Path) -> str:
             continue
         if mode & stat.S_IWOTH:
             return f"{where} may be written by anybody"
-        if mode & stat.S_IWGRP and step.found.st_gid != 0 and not _has_list(step.path):
+        # Beside a list the bits of the group are its mask: the most that anybody named there may.
+        if mode & stat.S_IWGRP and _has_list(step.path):
+            return f"{where} may be written by those in its access control list"
+        if mode & stat.S_IWGRP and step.found.st_gid != 0:
             return f"{where} may be written by group {step.found.st_gid}"
     return ""
 

@@ -43,10 +43,14 @@ def test_of_a_file_that_is_gone_what_was_kept_is_named_and_can_be_applied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     box = box_at(tmp_path)
-    draft = Draft("mine", "", to_toml(profile("mine")), (), {}, str(tmp_path / "gone.toml"))
+    gone = tmp_path / "gone.toml"
+    draft = Draft("mine", "as written", to_toml(profile("mine")), (), {}, str(gone))
     box.generations.make_current(box.generations.add(draft, 1.0))
     kept = box.layout.generations / "0001" / "resolved.toml"
-    assert profile_row(box) == f"mine ({kept})"
+    assert profile_row(box) == f"mine ({kept}; {gone} is not what it was)"
+    gone.write_text("another, which was rolled back, say")
+    assert profile_row(box) == f"mine ({kept}; {gone} is not what it was)"
+    assert status_json(read_status(box))["profile_file"] == str(kept)
     assert main(["check", str(kept)]) == 0, capsys.readouterr().err
 
 

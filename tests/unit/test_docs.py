@@ -92,7 +92,7 @@ def test_an_operator_can_type_every_command_of_the_alerts() -> None:
     typed = [span for span in spans(ALERTS) if span.startswith("kimisvc ")]
     assert len(typed) > 10
     for span in typed:
-        name, *words = shlex.split(span.replace("KIMI", "kimi"))[1:]
+        name, *words = shlex.split(span.replace("KIMI", "kimi").replace("--to N", "--to 3"))[1:]
         command = kimisvc.get_command(click.Context(kimisvc), name)
         assert command is not None, span
         made = command.make_context(name, words)  # raises a usage error for what is missing

@@ -6,8 +6,10 @@ crash. It writes to its own folder only; `settle` takes it from there.
 
 from __future__ import annotations
 
+import traceback
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import is_installed
@@ -125,8 +127,16 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
 
 
 def _broke(error: Exception) -> Verdict:
-    """Given what ended the gate before it could judge, return that as its verdict."""
-    told = error.message if isinstance(error, KimisvcError) else f"{type(error).__name__}: {error}"
+    """Given what ended the gate before it could judge, return that as its verdict.
+
+    A fault of ours is told with its place, for who reports it and who mends it.
+    """
+    if isinstance(error, KimisvcError):
+        told = error.message
+    else:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"
+        told = f"{type(error).__name__} in {where}: {error}; please report it"
     return Verdict(VerdictKind.INCONCLUSIVE, f"the gate itself broke: {printable(told)}")
 
 

@@ -80,6 +80,15 @@ ENDED_IN_IT = {"main_ended_monotonic": 11.0}
         # A drop-in forbids restarts: it died, and nothing else would bring it back.
         ({"active_state": "failed", "restart": "no", "result": "exit-code", **ENDED_IN_IT}, True),
         (
+            {
+                "active_state": "failed",
+                "restart": "on-abnormal",
+                "result": "exit-code",
+                **ENDED_IN_IT,
+            },
+            True,
+        ),
+        (
             {"active_state": "failed", "restart": "always", "result": "exit-code", **ENDED_IN_IT},
             False,
         ),
@@ -216,6 +225,31 @@ def test_a_gate_that_comes_to_no_end_in_its_time_has_failed(box: Box, systemd: S
     row = for_unit(box)
     assert row is not None
     assert (row.to_generation, row.reason) == (1, "the gate came to no end within its deadline")
+
+
+@pytest.mark.parametrize("kept", ["settled", "left"])
+def test_a_settle_that_takes_too_long_is_no_gate_without_an_end(
+    box: Box, systemd: Systemd, kept: str
+) -> None:
+    leave(box, VerdictKind.INCONCLUSIVE, ended_at=90.0)
+    if kept == "settled":
+        settle(box)
+    systemd.gate = replace(systemd.gate, active_state="failed", result="timeout", started_at=50.0)
+    assert for_unit(box) is None
+    assert box.generations.current_number() == 2
+
+
+def test_a_verdict_of_an_earlier_gate_does_not_speak_for_one_without_an_end(
+    box: Box, systemd: Systemd
+) -> None:
+    leave(box, VerdictKind.INCONCLUSIVE, ended_at=40.0)
+    settle(box)
+    for verb in ("reload", "enable"):
+        setattr(systemd, verb, lambda *_: "job")
+    systemd.gate = replace(systemd.gate, active_state="failed", result="timeout", started_at=50.0)
+    row = for_unit(box)
+    assert row is not None
+    assert row.reason == "the gate came to no end within its deadline"
 
 
 def test_a_rollback_that_waits_for_its_next_try_is_over_when_units_are_started_anew(

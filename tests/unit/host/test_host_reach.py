@@ -263,6 +263,14 @@ def test_a_program_that_others_may_write_is_found_through_a_link(owned: Path) ->
     assert "opt/x (through" in why_not_roots(link)
 
 
+def test_a_mask_that_lets_somebody_write(owned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = program(owned / "opt" / "x", mode=0o775)
+    monkeypatch.setattr(reach, "_has_list", lambda step: step == path)
+    assert why_not_roots(path) == f"{path} may be written by those in its access control list"
+    path.chmod(0o755)
+    assert why_not_roots(path) == ""
+
+
 @pytest.mark.parametrize(("group", "why"), [(0, ""), (7, "may be written by group 7")])
 def test_what_a_group_may_write(
     owned: Path, monkeypatch: pytest.MonkeyPatch, group: int, why: str
