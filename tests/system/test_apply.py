@@ -218,7 +218,16 @@ def test_a_hand_edited_unit_is_refused(stage: Stage) -> None:
     assert status == 0
     (copy,) = answer["copies"]
     assert stage.sandbox.read(copy) == edited
-    assert "Nice=5" not in stage.sandbox.read(unit)
+    written = stage.sandbox.read(unit)
+    assert "Nice=5" not in written
+
+    stage.sandbox.write(unit, edited)  # the first thing that the alert of a drift advises
+    done = stage.kimisvc("rollback", "--instance", stage.instance, "--to", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    (copy,) = json.loads(done.stdout)["copies"]
+    assert stage.sandbox.read(copy) == edited
+    assert stage.sandbox.read(unit) == written
+    assert stage.status()["drift"] == []
 
 
 def test_drop_ins_are_left_alone_and_listed(stage: Stage) -> None:

@@ -234,6 +234,7 @@ def test_killed_and_rebooted_it_goes_on(another: Box) -> None:
 
     refused = stage.kimisvc("apply", last)
     assert refused.returncode == 75, refused.stderr
+    assert stage.kimisvc("apply", last, "--dry-run").returncode == 75
 
     wait_for(stage, in_second_start)
     stage.until(lambda seen: seen["profile"] == "quick" and loads(seen), "quick loads")
