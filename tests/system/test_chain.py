@@ -2,12 +2,15 @@
 
 One instance a trouble, all at once; the rules are the shipped ones with shorter
 waits. What fires is held exactly: no alert but those that a trouble has to raise.
+One instance is the real vLLM, which has three troubles in turn (turns.py) beside
+those of the stand-ins.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from monitoring import Monitoring, until
 from stage import EXECUTABLE, Stage
+from turns import REAL, TOKENS, TURNS, take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,13 +41,23 @@ while True:
     except OSError:
         pass
 """
-SLOW = "/etc/kimisvc/slow.json"
+SLOW, LAME = "/etc/kimisvc/slow.json", "/etc/kimisvc/lame.json"
+"""Scripts of one instance each, that can be changed."""
 OWN = "/opt/standin/bin/vllm-down"
 """An executable of one instance's own, that can be taken away."""
 
 
+CANARY = {"every": "10s", "max_tokens": 2}
+"""So few tokens that the rules over everybody's requests have nothing to say (under 200)."""
+TIMER = "${UNIT%.service}-canary.timer"
+
+
 def main(signal: str) -> str:
     return f"systemctl kill --kill-whom=main --signal={signal} $UNIT"
+
+
+def speed(script: str, tokens: int) -> str:
+    return f"echo '{{\"decode_tok_s\": {tokens}}}' > {script}; {main('HUP')}"
 
 
 @dataclass(frozen=True)
@@ -78,10 +92,19 @@ TROUBLES = (
     Trouble("hung", _alerts("VllmTargetDown"), main("STOP"), main("CONT")),
     Trouble("stalled", _alerts("EngineStalled"), main("USR2"), RESTART, calls=64),
     Trouble(
-        "slow", _alerts("DecodeUnderFloor"),
-        f"echo '{{\"decode_tok_s\": 20}}' > {SLOW}; {main('HUP')}",
-        f"echo '{{\"decode_tok_s\": 400}}' > {SLOW}; {main('HUP')}",
+        "slow", _alerts("DecodeUnderFloor"), speed(SLOW, 20), speed(SLOW, 400),
         script={"script": SLOW}, calls=40,
+    ),
+    Trouble(  # slow, and nobody uses it
+        "lame", _alerts("CanarySlow"), speed(LAME, 20), speed(LAME, 400),
+        script={"script": LAME}, sections={"canary": CANARY, "probe": {"max_tokens": 8}},
+    ),
+    Trouble(  # stalled, and nobody uses it
+        "wedged", _alerts("CanaryFailed"), main("USR2"), RESTART, sections={"canary": CANARY},
+    ),
+    Trouble(
+        "unwatched", _alerts("CanarySilent", "UnitDrift"), f"systemctl stop {TIMER}",
+        f"systemctl start {TIMER}", sections={"canary": CANARY},
     ),
     Trouble(
         "edited", _alerts("UnitDrift"), "sed -i.away 's/^Nice=.*//; $ a # edited' $FILE",
@@ -109,19 +132,37 @@ class Chain:
     monitoring: Monitoring
     stages: Mapping[str, Stage]
     began: list[float] = field(default_factory=list)
+    turns: list[Future[None]] = field(default_factory=list)
+    """What the real vLLM goes through beside; none where its test is not run."""
 
     @property
     def seconds(self) -> int:
         """How long there have been instances."""
         return round(time.time() - self.began[0])
 
+    def alerts(self) -> set[tuple[str, str]]:
+        """Return alert and instance of what fires, but for the real vLLM, which is a test of its own."""
+        return {one for one in self.monitoring.alerts() if one[1] != REAL}
+
     def sh(self, commands: Mapping[str, str]) -> None:
         """Run a command for each instance, all at once."""
         lines = []
         for instance, command in commands.items():
-            unit = self.stages[instance].service
-            lines.append(f"(UNIT={unit}; FILE=/etc/systemd/system/{unit}; {command}) &")
+            unit, port = self.stages[instance].service, self.stages[instance].port
+            known = f"UNIT={unit}; FILE=/etc/systemd/system/{unit}; PORT={port}"
+            lines.append(f"({known}; {command}) &")
         self.monitoring.box.run("bash", "-c", "\n".join([*lines, "wait"]), timeout=120)
+
+    def targets(self, *instances: str) -> None:
+        """Have Prometheus scrape the vLLM of these instances; one that is none is an alert."""
+        self.monitoring.targets({name: self.stages[name].port for name in instances})
+
+    def told(self) -> set[tuple[str, str, str]]:
+        """Return status, alert and instance of all that a person got."""
+        return {
+            (alert["status"], alert["labels"]["alertname"], alert["labels"]["instance"])
+            for _, alert in self.monitoring.inbox()
+        }
 
     def call(self, instance: str, tokens: int) -> None:
         """Have somebody ask an instance for so many tokens, again and again."""
@@ -137,43 +178,64 @@ class Chain:
             for t in TROUBLES
         }
         self.sh({name: f"kimisvc apply {path} --no-follow" for name, path in paths.items()})
-        known = self.monitoring.query
-        until(lambda: known("kimisvc_ready"), lambda found: len(found) == len(TROUBLES), "known")
+
+        def known(expr: str) -> set[str]:
+            return {labels["instance"] for labels, _ in self.monitoring.query(expr)}
+
+        until(lambda: known("kimisvc_ready"), lambda found: found >= {*paths}, "known")
         # An exporter that finds no instance is an alert of its own, and ends here.
-        until(self.monitoring.alerts, lambda now: not now, "nothing is wrong yet")
+        until(self.alerts, lambda now: not now, "nothing is wrong yet")
         self.began.append(time.time())
-        self.monitoring.targets({name: self.stages[name].port for name in paths})
+        self.targets(*({*self.stages} - {"story"}))
         until(
             lambda: known("max by (instance) (kimisvc_gate_verdict) == 1"),
-            lambda judged: len(judged) == len(TROUBLES), "all are judged",
+            lambda judged: judged >= {*paths}, "all are judged",
         )  # fmt: skip
         for trouble in TROUBLES:
             if trouble.calls:
                 self.call(trouble.instance, trouble.calls)
         until(
             lambda: known("vllm:num_requests_running == 1"),
-            lambda busy: len(busy) >= sum(t.calls > 0 for t in TROUBLES), "callers are served",
+            lambda busy: busy >= {t.instance for t in TROUBLES if t.calls}, "callers are served",
         )  # fmt: skip
         self.sh({t.instance: t.cause for t in TROUBLES})
 
 
 @pytest.fixture(scope="module")
-def chain(staged: Box) -> Iterator[Chain]:
+def chain(staged: Box, request: pytest.FixtureRequest) -> Iterator[Chain]:
     """Prometheus, which sees all from the first moment on, and the troubles, just begun."""
     box = staged
-    names = [*(t.instance for t in TROUBLES), "story"]
-    box.write(SLOW, '{"decode_tok_s": 200}')
+    with_real = any(
+        item.get_closest_marker("vllm") and not item.get_closest_marker("skip")
+        for item in request.session.items
+        if item.path == request.path
+    )
+    names = [*(t.instance for t in TROUBLES), "story", *([REAL] if with_real else ())]
+    for script in (SLOW, LAME):
+        box.write(script, '{"decode_tok_s": 200}')
     box.run("cp", EXECUTABLE, OWN)
     monitoring = Monitoring(box)
     made = Chain(monitoring, {name: Stage(box, name) for name in names})
-    try:
-        monitoring.install()
-        made.make_trouble()
-        yield made
-    finally:
-        box.run("systemctl", "stop", "caller-*", check=False)
-        made.sh(dict.fromkeys(names, "systemctl disable --now $UNIT; systemctl reset-failed $UNIT"))
-        monitoring.uninstall()
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            if with_real:
+                made.turns.append(beside.submit(_turns, made))
+            monitoring.install()
+            made.make_trouble()
+            yield made
+        finally:
+            box.run("systemctl", "stop", "caller-*", "quota", check=False)
+            made.sh(
+                dict.fromkeys(names, "systemctl disable --now $UNIT; systemctl reset-failed $UNIT")
+            )
+            monitoring.uninstall()
+
+
+def _turns(chain: Chain) -> None:
+    take_turns(
+        chain.monitoring, chain.stages[REAL],
+        lambda command: chain.sh({REAL: command}), lambda: chain.call(REAL, TOKENS),
+    )  # fmt: skip
 
 
 def test_each_panel_of_the_dashboard_shows_a_run(chain: Chain) -> None:
@@ -182,7 +244,8 @@ def test_each_panel_of_the_dashboard_shows_a_run(chain: Chain) -> None:
     script = {"load_seconds": 2.0, "shards": 4}
     canary = {"every": "1h"}
     assert stage.apply(stage.profile("good", script, canary=canary))[0] == 0
-    monitoring.targets({name: one.port for name, one in chain.stages.items()})
+    until(lambda: monitoring.query('kimisvc_probe_ttft_seconds{instance="story"}'), bool, "seen")
+    chain.targets(*chain.stages)
     wrong = {**script, "default_answer": "Atlantis."}
     assert stage.apply(stage.profile("bad", wrong, canary=canary))[0] == 4
     chain.call("story", 64)
@@ -201,22 +264,29 @@ def test_each_panel_of_the_dashboard_shows_a_run(chain: Chain) -> None:
 def test_each_trouble_raises_its_alerts_and_no_other(chain: Chain) -> None:
     monitoring = chain.monitoring
     expected = ENDING | KEPT
-    until(monitoring.alerts, lambda now: now >= expected, "each trouble is told", timeout=120)
-    assert monitoring.alerts() == expected
+    # A canary that failed is told two minutes after the last answer to a probe.
+    until(chain.alerts, lambda now: now >= expected, "each trouble is told", timeout=180)
+    assert chain.alerts() == expected
     chain.sh({t.instance: t.cure for t in TROUBLES if t.cure})
-    until(monitoring.alerts, lambda now: now == KEPT, "all is well again")
-    assert monitoring.ever(chain.seconds) == expected
+    until(chain.alerts, lambda now: now == KEPT, "all is well again")
+    assert {one for one in monitoring.ever(chain.seconds) if one[1] != REAL} == expected
+
+
+@pytest.mark.vllm
+def test_the_real_one_hangs_is_slow_and_dies(chain: Chain) -> None:
+    """Each raises its own alert, which a person is told of, and of its end; and no other."""
+    chain.turns[0].result(timeout=300)
+    expected = {turn.alert for turn in TURNS}
+    ever = chain.monitoring.ever(chain.seconds)
+    assert {alert for alert, instance in ever if instance == REAL} == expected
+    wanted = {(status, alert, REAL) for alert in expected for status in ("firing", "resolved")}
+    until(chain.told, lambda seen: seen >= wanted, "told")
+    chain.sh({REAL: "systemctl disable --now $UNIT"})  # it loads, which is of no use to anybody
 
 
 def test_a_person_was_told_of_each_and_of_its_end(chain: Chain) -> None:
-    def told() -> set[tuple[str, str, str]]:
-        return {
-            (alert["status"], alert["labels"]["alertname"], alert["labels"]["instance"])
-            for _, alert in chain.monitoring.inbox()
-        }
-
     wanted = {("firing", *one) for one in ENDING | KEPT} | {("resolved", *one) for one in ENDING}
-    until(told, lambda seen: seen >= wanted, "told")
+    until(chain.told, lambda seen: seen >= wanted, "told")
     for path, alert in chain.monitoring.inbox():
         assert path == f"/{alert['labels']['severity']}"
         words = alert["annotations"]
@@ -227,12 +297,12 @@ def test_a_person_was_told_of_each_and_of_its_end(chain: Chain) -> None:
 
 
 def test_an_exporter_that_is_gone_is_told(chain: Chain) -> None:
-    box, monitoring = chain.monitoring.box, chain.monitoring
+    box = chain.monitoring.box
     box.run("systemctl", "stop", "kimisvc-exporter.service")
     expected = {("KimisvcExporterDown", "127.0.0.1:9464")}
-    until(monitoring.alerts, lambda now: now >= expected, "told")
+    until(chain.alerts, lambda now: now >= expected, "told")
     box.run("systemctl", "start", "kimisvc-exporter.service")
-    until(monitoring.alerts, lambda now: now == KEPT, "all is well again")
+    until(chain.alerts, lambda now: now == KEPT, "all is well again")
 
 
 def queries() -> list[tuple[str, str]]:
