@@ -86,9 +86,18 @@ _ASSIGNED = re.compile(
     rf"(?i)(?<![A-Za-z0-9])(?P<name>{_WORDS})(?P<sign>['\"]?\s*[=:]\s*|\s+(?=['\"]))"
     rf"(?!\s*(?:\[redacted|{_NOTHING}))"
     rf"(?P<value>\[(?:{_MARKED}|[^\[\]])*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+    r"|<[^<>\n]*>|\$\{[^{}\n]*\}|\$\([^()\n]*\)|`[^`\n]*`|(?<==)\{[^{}\n]*\}"
     r"|(?:(?:bearer|basic)\s+)?[^\s,;'\"\]\[(){}]+)"
 )
-"""api_key='...', 'hf_token': ['...'], Authorization: Bearer ..., PASSWORD=..."""
+"""api_key='...', 'hf_token': ['...'], Authorization: Bearer ..., PASSWORD=..., Pwd={...}"""
+_AUTHORIZED = re.compile(
+    r"(?i)(?P<name>authorization)(?P<sign>\s*[=:]\s*)"
+    r"(?P<value>[a-z][\w-]*[ \t]+(?=[^\s,;'\"]{8})"
+    r"(?-i:(?=[0-9]|[^\s,;'\"]+[0-9A-Z+/=_]))"
+    r"[^\s,;'\"\]\[(){}]+(?:\"[^\"\n]*\")?"
+    r"(?:,[ \t]*[a-z][\w-]*=(?:\"[^\"\n]*\"|[^\s,;'\"]+))*)"
+)
+"""RFC 9110, 11.4: a scheme, of which there are more than a list holds, and a key or parameters."""
 
 
 def _option(names: str, more: str = "") -> re.Pattern[str]:
@@ -108,7 +117,7 @@ _LOGIN = re.compile(
     r"(?!\[redacted|\d+(?![^\s'\"]))(?=[^\s'\"]*[^A-Za-z\s'\"_-])(?P<value>[^\s'\"/][^\s'\"]{5,})"
 )
 """curl(1), --user: a name and a password. Those of docker have a group behind the colon."""
-_BEHIND = (_ASSIGNED, _SEVERAL, _OPTION, _LOGIN)
+_BEHIND = (_AUTHORIZED, _ASSIGNED, _SEVERAL, _OPTION, _LOGIN)
 _OPTION_ALONE = re.compile(r"(?i)--?(?:[a-z0-9]+[_-])*(?:api[_-]?key|token|password|secret)")
 
 

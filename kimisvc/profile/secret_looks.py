@@ -12,14 +12,12 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.secret_stand_ins import is_stand_in
 from kimisvc.redaction import SHAPES, URL_PASSWORD, behind_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SWITCH = re.compile(r"(?i)|[01]|true|false|yes|no|on|off|none|null|auto")
-PATH = re.compile(r"(?:/[\w.@+-]+){2,}/?|file:.*")
-"""Where a secret lies, which is none."""
 _RANDOM = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
 _LEAST_ENTROPY = 3.0
 """Bits a character: English words lie below, base64 and hexadecimal of 16 characters above."""
@@ -27,19 +25,30 @@ _URL_USER = re.compile(r"(?<=://)([^/\s@:'\"]+)@")
 _URL_QUERY = re.compile(
     r"(?i)[?&](?:[\w-]*(?:token|signature|secret|password|api[_-]?key)|sig|key)=([^&\s'\"]{8,})"
 )
-_STAND_IN = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*)?|<[^>]*>|%[sd]|\*+|\[redacted.*")
-"""What is written where the value is to be put in."""
 _WORD = re.compile(r"[A-Za-z]+[.!?]?")
 _GOES_ON = re.compile(r"\s+[^\s-]")
+_POINTS = re.compile(
+    r"(?i)see|ask|in|from|the|set|kept|taken|put|read|given|goes|comes|here|there|as|done|not|your"
+    r"|to|for|of|and|or|is|are|with|which|that|it|if|on|by|so|when|but|will|must|may|can|needs|takes"
+)
+"""How a sentence behind a `=` or an option goes on: `HF_TOKEN = see there`. Passwords do not."""
+_SCHEMES = re.compile(
+    r"(?i)token|(?:api|genie)?-?key|api-?token|bearer|basic|digest|oauth|negotiate|ntlm|splunk|ssws|"
+    r"bot|hawk|aws4-[\w-]*"
+)
+"""IANA's registry of HTTP authentication schemes, and those that vendors made up."""
+_LEAST_CREDENTIAL = 8
 
 
 def shapes(text: str) -> Iterator[str]:
     """Given a text, yield in words each kind of secret in it that looks like nothing else."""
-    yield from (shape.what for shape in SHAPES if shape.pattern.search(text))
-    if URL_PASSWORD.search(text):
+    for shape in SHAPES:
+        if any(not is_stand_in(found[0]) for found in shape.pattern.finditer(text)):
+            yield shape.what
+    if any(not is_stand_in(found[2]) for found in URL_PASSWORD.finditer(text)):
         yield "a URL with a password"
-    user = _URL_USER.search(text)
-    if (user and looks_random(user[1])) or _URL_QUERY.search(text):
+    tokens = [found[1] for found in _URL_QUERY.finditer(text) if not is_stand_in(found[1])]
+    if tokens or any(looks_random(found[1]) for found in _URL_USER.finditer(text)):
         yield "a URL with a token"
 
 
@@ -54,13 +63,29 @@ def behind_its_name(text: str) -> Iterator[str]:
 
 
 def _is_value(found: re.Match[str]) -> bool:
-    value = found["value"].strip("\"'")
-    if SWITCH.fullmatch(value) or PATH.fullmatch(value) or _STAND_IN.fullmatch(value):
+    return not is_stand_in(found["value"]) and not _is_prose(found)
+
+
+def _is_prose(found: re.Match[str]) -> bool:
+    """Whether a sentence goes on behind the name. What stands in quotes or close to it is a value."""
+    sign, value = found["sign"], found["value"]
+    if not sign[-1:].isspace() or value[:1] in "\"'[":
         return False
-    first, blank, _ = value.partition(" ")
-    more = blank or _GOES_ON.match(found.string, found.end())
-    prose = found["sign"][-1:].isspace() and more and _WORD.fullmatch(first)
-    return not prose
+    first, blank, second = value.partition(" ")
+    if blank and _is_credential(first, second.strip()):
+        return False
+    goes_on = blank or _GOES_ON.match(found.string, found.end())
+    words = _WORD if ":" in sign else _POINTS
+    return bool(goes_on) and words.fullmatch(first) is not None
+
+
+def _is_credential(scheme: str, word: str) -> bool:
+    """Whether the word behind what may be a scheme of HTTP, or of a sentence, is a key."""
+    if looks_random(word):
+        return True
+    is_scheme = _SCHEMES.fullmatch(scheme) or (scheme[0].isupper() and re.search(r"\d", word))
+    plain = re.fullmatch(r"[A-Za-z]?[a-z-]*[.!?]?", word)
+    return bool(is_scheme) and len(word) >= _LEAST_CREDENTIAL and not plain
 
 
 def looks_random(value: str) -> bool:

@@ -14,7 +14,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kimisvc.profile.secret_looks import PATH, SWITCH, behind_its_name, looks_random, shapes
+from kimisvc.profile.secret_looks import behind_its_name, looks_random, shapes
+from kimisvc.profile.secret_stand_ins import PATH, SWITCH, is_stand_in
 from kimisvc.redaction import URL_PASSWORD
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ def secrets_in_comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 _ASSIGNMENT = re.compile(
-    r"(?:\s*export\s)?[\s\"']*([A-Za-z_][\w.-]*)[\"']?\s*([=:])\s*[\"']?([^\s\"'#]+)[\"',;]*\s*(.*)"
+    r"(?:\s*export\s)?[\s\"']*([A-Za-z_][\w.-]*)[\"']?\s*([=:])\s*"
+    r"(<[^<>]*>|[\"']?\$\([^()]*\)|`[^`]*`|[\"']?[^\s\"'#]+)[\"',;]*\s*(.*)"
 )
 
 
@@ -190,6 +192,9 @@ def _commented_out(comment: str) -> str:
     if found is None:
         return ""
     name, sign, value, rest = found.groups()
+    value = value.lstrip("\"'")
+    if is_stand_in(value):
+        return ""
     is_setting = sign == "=" and not rest
     return secret_in(name, value) if is_setting or looks_random(value) else ""
 

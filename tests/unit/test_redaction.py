@@ -121,6 +121,12 @@ def test_a_secret_within_another_leaves_nothing_of_it() -> None:
         ("PGPASSWORD=hunter2 vllm", "PGPASSWORD=[redacted] vllm"),
         ("curl -u bob:hunter2 https://h", "curl -u bob:[redacted] https://h"),
         ("NCCL_PSK=hunter2", "NCCL_PSK=[redacted]"),
+        ("Authorization: Token 9944b09199c6 x", "Authorization: [redacted] x"),
+        ("Authorization=Api-Token dt0c01.ST2E; x", "Authorization=[redacted]; x"),
+        ("'Authorization: ApiKey VnVhQ2ZH=='", "'Authorization: [redacted]'"),
+        ('Authorization: Digest username="m", response="66f9"', "Authorization: [redacted]"),
+        ("Driver=x;PWD={correct horse};A=1", "Driver=x;PWD=[redacted];A=1"),
+        ("password = hunter2 dbname=x", "password = [redacted] dbname=x"),
     ],
 )
 def test_what_looks_like_a_secret_is_hidden_though_nobody_named_it(text: str, shown: str) -> None:
@@ -194,6 +200,10 @@ def test_a_long_line_takes_no_time() -> None:
         "--a-" * 15_000,
         "-u " + "a:" * 30_000,
         "x-a-" * 15_000,
+        "authorization: a " * 5_000,
+        "authorization: a " + "b" * 60_000,
+        "authorization: a bbbbbbb1" + ", a=b" * 12_000,
+        "password={" * 6_000,
         "api_key=['[redacted" * 3_000,
     ):
         assert REDACT(text) is not None

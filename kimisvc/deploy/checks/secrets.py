@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kimisvc.environment_file import Oddity, is_name
 from kimisvc.host import secrets_file
 from kimisvc.profile.secret_signs import SETTINGS, looks_secret, names_a_secret
+from kimisvc.profile.secret_stand_ins import is_placeholder
 from kimisvc.records import Problem, Profile, Severity
 from kimisvc.redaction import SHORTEST
 
@@ -34,10 +35,8 @@ SET_BY_KIMISVC = frozenset(
 )
 """Variables whose defaults kimisvc writes into the unit; the file would win over them."""
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-_PLACEHOLDER = re.compile(
-    r"(?i)<.*>|\.{3,}|x{3,}|\*+|(?:change[-_ ]?me|todo|secret|password|token|none|null|your[-_ ].*"
-    r"|(?:replace|insert|paste)[-_ ].*)"
-)
+_WEAK = frozenset({"secret", "password", "token", "none", "null", "key", "test"})
+"""Words that nobody means to keep for a key, and that guessers try first."""
 _LONG = 16
 _FANCY = "\u2018\u2019\u201c\u201d\u00ab\u00bb\ufeff\u200b\u00a0"
 
@@ -223,7 +222,7 @@ def _plain_value(one: Assignment) -> Iterator[tuple[Severity, str]]:
             WARNING,
             "has typographic quotes or invisible blanks in its value: was it pasted along?",
         )
-    elif secret and _PLACEHOLDER.fullmatch(value):
+    elif secret and (is_placeholder(value) or value.lower() in _WEAK):
         yield WARNING, "has a placeholder for a value"
     elif secret and len(value) < SHORTEST:
         yield (

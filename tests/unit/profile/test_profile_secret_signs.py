@@ -117,6 +117,13 @@ def test_what_only_sounds_like_a_secret_is_let_pass(name: str, value: object) ->
         "redis://cache?password=short", "/x --redis-password hunter", "serve m --api_key k1 k2 --port 1",
         "-u bob:hunter2", "--user bob:hunter2 https://hub", "authorization=Basic%20dXNlcg==",
         "{user: a, password: hunter, host: b}", "X-Vault-Token: s.hunter", "X-Auth-Token: hunter",
+        "Authorization: Token 9944b09199c62bcf9418ad846dd0e4bb and so on", "Authorization: Token PLANTabc",
+        "Authorization: ApiKey VnVhQ2ZHY0JDZGJrUW0=", "Authorization=Api-Token dt0c01.HUNTER",
+        "Authorization: Splunk 12345678-1234-1234-1234-1234567890AB", "Authorization: Acme hunter2hunter2",
+        'Authorization: Digest username="m", response="6629fae49393a053"', "Authorization: Basic hunter22",
+        "host=db user=k password = hunter dbname=x", 'Server=db; Password = "correct horse battery"',
+        "password: 'correct horse battery'", "Driver=x;PWD={correct horse};", "--db-password hunter /x",
+        "password=${PASSWORD:-hunter2}", "--api-key $KEY hunter2", "api-key = ['$KEY', 'hunter2']",
         "Private-Token: hunter2", "{'api_key': 'hunter'}", "dbPassword=hunter", "SecretAccessKey: hunter2",
     ],
 )  # fmt: skip
@@ -135,11 +142,33 @@ def test_a_secret_behind_its_name_is_one_within_a_text_too(text: str) -> None:
         "--user 1000:1000", "--user vllm:docker", "-u nobody:nogroup", "python -u app:main",
         "authorization", "--max-num-batched-tokens 8192", "eos_token=</s> pad_token_id=2", "KEY=value",
         "PWD=/srv/x", "num_speculative_tokens: 3", '{"properties": {"password": {"type": "string"}}}',
+        "Authorization: done by the Authentication-Service", "Authorization: Bearer tokens of clients",
+        "HF_TOKEN = see the secrets file", "--hf-token is for those who load from a hub",
         '{"hf_token": null}', '{"boi_token": "<x>"}', "passwords are kept elsewhere", "cache_key=abc",
     ],
 )  # fmt: skip
 def test_a_text_that_only_speaks_of_secrets_is_let_pass(text: str) -> None:
     assert secret_in("anything", text) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'OpenAI(base_url="http://h:8000/v1", api_key="EMPTY")', "password=${DB_PASSWORD}",
+        "Password=/run/secrets/db", "HF_TOKEN=<your token>", 'HF_TOKEN="<your token>"', "HF_TOKEN=hf_...",
+        "HF_TOKEN=hf_xxxxxxxxxxxxxxxxxxxxxxxx", "NVIDIA_API_KEY=nvapi-xxxxxxxxxxxxxxxxxxxx",
+        '--api-key "$(cat /etc/kimisvc/key)"', "--api-key $(cat /etc/kimisvc/key) --port 1",
+        "export HF_TOKEN=$(cat /etc/kimisvc/key)", "HF_TOKEN=`cat /etc/key`", "--api-key $A $B",
+        "Authorization: Bearer YOUR_API_KEY", "Authorization: Bearer $VLLM_API_KEY",
+        'api_key = os.environ["VLLM_API_KEY"]', "api_key=os.environ[KEY]", 'api-key = ["$A", "$B"]',
+        "DB_PASSWORD={{ vault.db }}", "api_key=dummy", "password: changeme", "VLLM_API_KEY=%KEY%",
+        "https://user:${PASSWORD}@proxy:1", "https://<user>:<password>@proxy:1", "https://u:xxxx@proxy",
+        "https://hub/x?access_token=YOUR_ACCESS_TOKEN", "password=${PASSWORD:?not set}",
+    ],
+)  # fmt: skip
+def test_what_stands_for_a_secret_is_none_in_a_value_and_in_a_comment(text: str) -> None:
+    assert secret_in("anything", text) == ""
+    assert list(secrets_in_comments(f"# {text}")) == []
 
 
 @pytest.mark.parametrize("number", [2**63, 10**4300, -(16**9000)], ids=["a", "b", "c"])
