@@ -36,9 +36,12 @@ LOCAL_PROFILES = Path("/etc/kimisvc/profiles")
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """By what a profile was judged: its vLLM `executable` itself, or the table that ships."""
+    """By what a profile was judged: its vLLM `executable` itself, or the table that ships.
 
-    executable: Path
+    `executable` is None where the profile names none.
+    """
+
+    executable: Path | None
     version: str
     known_from: KnownFrom
 
@@ -96,7 +99,8 @@ def checked_by(path: str) -> tuple[Checked, Judge | None]:
 
     def vllm(executable: Path) -> VllmKnowledge:
         known = seen.vllm(executable)
-        asked.append(Judge(executable, known.version, known.known_from))
+        named = executable if executable.name else None
+        asked.append(Judge(named, known.version, known.known_from))
         return known
 
     def judges(draft: Profile) -> Iterator[Finding]:

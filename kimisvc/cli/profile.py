@@ -58,16 +58,21 @@ def _tell_of(judge: Judge | None) -> None:
     from kimisvc.vllm_records import KnownFrom
 
     if judge is not None and judge.known_from is KnownFrom.SHIPPED:
+        named = judge.executable
+        why = f"{named} could not be asked" if named else "no [vllm] executable to ask"
         words = f"judged by the shipped table of vLLM {judge.version}"
-        click.echo(f"kimisvc: {judge.executable} could not be asked; {words}", err=True)
+        click.echo(f"kimisvc: {why}; {words}", err=True)
 
 
-def judge_json(judge: Judge | None) -> dict[str, str] | None:
-    """Given by what a profile was judged, return its JSON object; None where by nothing."""
+def judge_json(judge: Judge | None) -> dict[str, str | None] | None:
+    """Given by what a profile was judged, return its JSON object; None where by nothing.
+
+    Its executable is null where the profile names none.
+    """
     if judge is None:
         return None
     return {
-        "executable": str(judge.executable),
+        "executable": str(judge.executable) if judge.executable else None,
         "version": judge.version,
         "known_from": judge.known_from.value,
     }
@@ -82,7 +87,9 @@ def judge_json(judge: Judge | None) -> dict[str, str] | None:
 @as_json
 def render(profile: str, output: Path | None, form: Form) -> None:
     """Print the systemd units that PROFILE becomes. Touches nothing on the host."""
-    units = doors.units_of(usable(doors.checked(profile)))
+    found, judge = doors.checked_by(profile)
+    _tell_of(judge)
+    units = doors.units_of(usable(found))
     if output is None and form is Form.JSON:
         emit_json({"units": [{"name": unit.name, "text": unit.text} for unit in units]})
         return

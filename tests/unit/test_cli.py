@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import subprocess
 import sys
@@ -60,6 +61,8 @@ def test_check_says_by_what_it_judged(
     _, out, _ = call(capsys, "check", "--json", str(profile))
     table = {"version": shipped_version, "known_from": "shipped"}
     assert json.loads(out)["judged_by"] == {"executable": str(program), **table}
+    _, _, err = call(capsys, "render", str(profile))
+    assert err == f"kimisvc: {program} {words}\n"
     asked = replace(shipped_knowledge(), known_from=KnownFrom.ASKED, version="0.30.1")
     monkeypatch.setattr(doors, "knowledge", lambda _: asked)
     _, out, err = call(capsys, "check", "--json", str(profile))
@@ -67,6 +70,18 @@ def test_check_says_by_what_it_judged(
     profile.write_text("schema = 1\n[vllm\n")
     _, out, err = call(capsys, "check", "--json", str(profile))
     assert (json.loads(out)["judged_by"], err) == (None, "")
+
+
+@pytest.mark.parametrize("command", ["check", "render"])
+def test_a_profile_that_names_no_vllm_has_none_that_could_be_asked(
+    capsys: pytest.CaptureFixture[str], profile: Path, command: str
+) -> None:
+    profile.write_text(re.sub("executable = .*", "", GOOD))
+    _, _, err = call(capsys, command, str(profile))
+    assert err.startswith("kimisvc: no [vllm] executable to ask; judged by the shipped table")
+    _, out, _ = call(capsys, "check", "--json", str(profile))
+    judge = json.loads(out)["judged_by"]
+    assert (judge["executable"], judge["known_from"]) == (None, "shipped")
 
 
 def test_check_in_json(capsys: pytest.CaptureFixture[str], profile: Path) -> None:

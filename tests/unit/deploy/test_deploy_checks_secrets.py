@@ -71,6 +71,8 @@ def test_a_sound_file_has_no_problem(text: str) -> None:
         ("VLLM_API_KEY=Xé\n", 1, "error", "no HTTP header can carry"),
         ("HF_TOKEN=\u201cX\u201d\n", 1, "warning", "typographic quotes"),
         ("HF_TOKEN=changeme\n", 1, "warning", "placeholder"),
+        ("HF_TOKEN=hf_xxxxxxxxxxxx\n", 1, "warning", "placeholder"),
+        ("VLLM_API_KEY=secret\n", 1, "warning", "placeholder"),
         ("HF_TOKEN=ab\n", 1, "warning", "fewer than 6 characters"),
         ("VLLM_API_KEY='Bearer X'\n", 1, "error", 'begins with "Bearer "'),
         ("MY_SETTING=X\n", 1, "warning", "is set in [env] of the profile too"),
