@@ -124,6 +124,29 @@ def test_the_all_reduce_of_vllm_over_nvlink_leaves_nccl_the_prefill() -> None:
 
 
 @pytest.mark.parametrize(
+    "args",
+    [
+        {"tensor-parallel-size": 1, "data-parallel-size": 8, "enable-expert-parallel": True},
+        {"tensor-parallel-size": 4, "data-parallel-size": 2, "enable-expert-parallel": True},
+        {"tensor-parallel-size": 4, "dp": "2"},
+        {"tensor-parallel-size": 4, "pipeline-parallel-size": 2},
+        {"tensor-parallel-size": 8, "decode-context-parallel-size": 8},
+        {"tensor-parallel-size": 4, "prefill_context_parallel_size": 2},
+        {"tensor-parallel-size": 8, "nnodes": 2},
+        {"tensor-parallel-size": 8, "data-parallel-size": "some"},
+    ],
+)
+@pytest.mark.parametrize("env", [{}, {ALL_REDUCE: "1"}], ids=["own", "FlashInfer"])
+def test_nccl_acts_on_decode_where_more_than_one_group_of_tensors_works(
+    args: dict[str, ArgValue], env: dict[str, str]
+) -> None:
+    draft = profile({"NCCL_MIN_CTAS": "32", **env}, args, Link.NVLINK)
+    assert told(draft) == {}
+    one_group = profile({"NCCL_MIN_CTAS": "32", **env}, TP8, Link.NVLINK)
+    assert "hardly acts on decode" in told(one_group)["NCCL_MIN_CTAS"]
+
+
+@pytest.mark.parametrize(
     ("args", "gpus"),
     [({}, 8), ({"tensor-parallel-size": 1}, 8), ({"tp": "1"}, 0), (TP8, 1)],
 )

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.nccl.selections import COLLECTIVES, PROTOCOLS, allowed_protocols
-from kimisvc.profile.knowledge.parallelism import READS, gpus_used, option, several_boxes
+from kimisvc.profile.knowledge.parallelism import (
+    DATA,
+    DECODE,
+    PIPELINE,
+    PREFILL,
+    READS,
+    TENSOR,
+    gpus_used,
+    option,
+    several_boxes,
+    size,
+)
 from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn
 from kimisvc.profile.problems import Finding
@@ -28,6 +39,8 @@ _FOUND_ON_PCIE = 4
 
 _CUSTOM_ALL_REDUCE = (2, 4, 6, 8)
 """GPUs vLLM's own all-reduce works with (custom_all_reduce.py)."""
+_THROUGH_NCCL = (DATA, PIPELINE, DECODE, PREFILL)
+"""Ways to spread a model whose traffic nothing but NCCL carries."""
 
 _CAPS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
 _FLOORS = ("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MIN_NRINGS")
@@ -142,11 +155,20 @@ def _other_all_reduce(profile: Profile) -> Iterator[_Idle]:
 
 
 def _carrier(profile: Profile) -> str:
-    """What carries the all-reduce of decode instead of NCCL, or "" (cuda_communicator.py)."""
-    used = gpus_used(profile.args)
+    """What carries all traffic of decode instead of NCCL, or "".
+
+    vLLM hands its all-reduce to others within the group "tp" of one box alone
+    (cuda_communicator.py). What joins replicas (experts span them, with
+    enable-expert-parallel or not), stages and parts of a context goes through
+    NCCL in every step.
+    """
+    args = profile.args
+    if several_boxes(args) or any(size(args, other) != 1 for other in _THROUGH_NCCL):
+        return ""
+    used = size(args, TENSOR)
     if profile.env.get("VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC") == "1" and used in (2, 4, 8):
         return "FlashInfer's all-reduce over PCIe (VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC)"
-    custom = not option(profile.args, "disable-custom-all-reduce") and used in _CUSTOM_ALL_REDUCE
+    custom = not option(args, "disable-custom-all-reduce") and used in _CUSTOM_ALL_REDUCE
     if custom and profile.hardware.link is Link.NVLINK:
         return "vLLM's own all-reduce (unless disable-custom-all-reduce = true)"
     return ""
