@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -94,6 +95,48 @@ def test_the_risk_of_an_option(name: str, value: ArgValue, risk: Risk | None) ->
     if judged:
         assert judged.why
         assert judged.source.startswith("https://")
+
+
+def _with(connector: str, **extra: ArgValue) -> dict[str, ArgValue]:
+    return {"kv_connector": connector, "kv_connector_extra_config": extra}
+
+
+OFFLOADING, NIXL = _with("OffloadingConnector", block_size=64), _with("NixlConnector")
+
+
+@pytest.mark.parametrize(
+    ("args", "risk", "words"),
+    [
+        ({"kv-transfer-config": OFFLOADING}, Risk.SAFE_ISH, "nothing leaves the box"),
+        ({"kv-transfer-config": json.dumps(OFFLOADING)}, Risk.SAFE_ISH, "nothing leaves"),
+        ({"kv_transfer_config": _with("SimpleCPUOffloadConnector")}, Risk.SAFE_ISH, "memory"),
+        ({"kv-transfer-config.kv_connector": "OffloadingConnector"}, Risk.SAFE_ISH, "memory"),
+        ({"kv-transfer-config.kv_connector": "NixlConnector"}, Risk.RISKY, "sends"),
+        ({"kv-transfer-config": _with("OffloadingConnector", spec_name="X")}, Risk.RISKY, "may"),
+        ({"kv-transfer-config": OFFLOADING | {"kv_connector_module_path": "a.b"}}, Risk.RISKY,
+         "sends"),
+        ({"kv-transfer-config": _with("LMCacheConnectorV1")}, Risk.RISKY, "may send"),
+        ({"kv-transfer-config": NIXL}, Risk.RISKY, "sends the cache"),
+        ({"kv-transfer-config": _with("Of.A.Plugin")}, Risk.RISKY, "sends the cache"),
+        ({"kv-transfer-config": _with("DecodeBenchConnector")}, Risk.RISKY, "nonsense"),
+        ({"kv-transfer-config": _with("ExampleConnector")}, Risk.RISKY, "into files"),
+        ({"kv-transfer-config": _with("MultiConnector", connectors=[OFFLOADING])}, Risk.SAFE_ISH,
+         "memory"),
+        ({"kv-transfer-config": _with("MultiConnector", connectors=[OFFLOADING, NIXL])},
+         Risk.RISKY, "sends the cache"),
+        ({"kv-transfer-config": "{"}, Risk.RISKY, "sends the cache"),
+        ({"kv-offloading-size": 100}, Risk.SAFE_ISH, "nothing leaves the box"),
+        ({"kv-offloading-size": 100, "kv_offloading_backend": "lmcache"}, Risk.RISKY, "may send"),
+    ],
+)  # fmt: skip
+def test_the_cache_of_requests_is_judged_by_where_it_goes(
+    args: dict[str, ArgValue], risk: Risk, words: str
+) -> None:
+    name, value = next(iter(args.items()))
+    judged = option_risk(name, value, Profile("p", VllmSettings("/v", "/m"), args=args))
+    assert judged is not None
+    assert judged.risk is risk
+    assert words in judged.why
 
 
 def test_sleeping_is_risky_where_everybody_may_send_to_sleep() -> None:

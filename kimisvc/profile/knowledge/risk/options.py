@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.risk.judgement import Judgement
+from kimisvc.profile.knowledge.risk.transfer import OFFLOADED, STORED, transfer_risk
+from kimisvc.profile.options import option_name
 from kimisvc.records import Risk
 
 if TYPE_CHECKING:
@@ -104,6 +106,12 @@ def _quantization(value: ArgValue, _profile: Profile) -> Judgement | None:
     return Judgement(Risk.SAFE, "says what the checkpoint is, which vLLM sees by itself", _ARGS)
 
 
+def _offloading(profile: Profile) -> Judgement:
+    """kv-offloading-size makes vLLM build the connector that its kv-offloading-backend names."""
+    backends = [v for k, v in profile.args.items() if option_name(k) == "kv-offloading-backend"]
+    return STORED if backends == ["lmcache"] else OFFLOADED
+
+
 def _sleep_mode(value: ArgValue, profile: Profile) -> Judgement | None:
     if value is False:
         return None
@@ -167,8 +175,8 @@ _TABLE = (
          "writes all answers of the model into the journal")),
     _Row("enable-log-requests", _always(Risk.SAFE_ISH,
          "writes what is asked into the journal")),
-    _Row("kv-transfer-config", _always(Risk.RISKY,
-         "sends the cache of all requests over the network, unencrypted", _SECURITY)),
+    _Row("kv-transfer-config", transfer_risk),
+    _Row("kv-offloading-size", lambda _value, profile: _offloading(profile)),
     _Row("enable-elastic-ep", _always(Risk.RISKY, "experimental: changes the GPUs while serving")),
 )  # fmt: skip
 _ROWS = MappingProxyType({row.name: row for row in _TABLE})
