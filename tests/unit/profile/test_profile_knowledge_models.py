@@ -403,6 +403,25 @@ def test_a_parser_that_does_not_exist() -> None:
     assert found("/m", reasoning_parser="zzzzz", reasoning_parser_plugin="/x.py") == []
 
 
+@pytest.mark.parametrize(
+    ("model", "option", "parser", "right"),
+    [
+        ("/m/Kimi-K2.5", "tool-call-parser", "kimi", "kimi_k2"),
+        ("/m/MiniMax-M2.5", "tool-call-parser", "minimax", "minimax_m2"),
+        ("/m/MiniMax-M2.5", "reasoning-parser", "minimax", "minimax_m2"),
+        ("/m/Kimi-K2.5", "reasoning-parser", "kimi_k4", "kimi_k2"),
+        ("/m", "tool-call-parser", "kimi", "kimi_k2 or kimi_k3"),
+    ],
+)
+def test_what_is_offered_for_an_unknown_parser_fits_the_model(
+    model: str, option: str, parser: str, right: str
+) -> None:
+    args: dict[str, Any] = {option: parser, "enable-auto-tool-choice": True}
+    if option != "tool-call-parser":
+        del args["enable-auto-tool-choice"]
+    assert only(model, vllm=ASKED, **args).message.endswith(f"Did you mean {right}?")
+
+
 def test_tool_choice_needs_a_parser_and_a_parser_needs_tool_choice() -> None:
     assert only("/m", enable_auto_tool_choice=True).severity is Severity.ERROR
     finding = only("/m", tool_call_parser="hermes")

@@ -37,6 +37,8 @@ def found(option: str, value: ArgValue, vllm: VllmKnowledge = ASKED) -> list[Fin
             {"pass_config": {"fuse_allreduce_rmss": True}},
             "Did you mean fuse_allreduce_rms?",
         ),
+        (GRAPHS, {"pass_config": {"fuse_minimax_qk_norm": True}}, 'qk_norm". There are: elim'),
+        (GRAPHS, {"pass_config": {"enable_fi_allreduce_fusion": True}}, 'fusion". There are:'),
         (GRAPHS, {"pass_config": {"fuse_allreduce_rms": "perhaps"}}, "takes true or false"),
         (GRAPHS, {"pass_config": 3}, "3 is refused: pass_config takes a table, not a number"),
         (GRAPHS, {"mode": 7}, "mode: 7 is not among the choices"),

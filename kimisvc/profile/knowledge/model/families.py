@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.vllm.words import meant
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
 from kimisvc.records import Severity
@@ -70,7 +71,7 @@ def parser_findings(draft: Profile, model_type: str, vllm: VllmKnowledge) -> Ite
         parser = args.get(option)
         if not isinstance(parser, str) or not parser or _is_none(option, parser, vllm):
             continue
-        fault = None if plugin in args else _unknown(option, parser, vllm)
+        fault = None if plugin in args else _unknown(option, parser, fitting, vllm)
         if fault:
             yield replace(fault, reads=(("args", plugin),))
         elif family and fitting and parser not in fitting:
@@ -91,17 +92,16 @@ def _is_none(option: str, parser: str, vllm: VllmKnowledge) -> bool:
     return parser.lower() == "none" if option == _TOOLS else unset and parser == "None"
 
 
-def _unknown(option: str, parser: str, vllm: VllmKnowledge) -> Finding | None:
+def _unknown(
+    option: str, parser: str, fitting: tuple[str, ...], vllm: VllmKnowledge
+) -> Finding | None:
     known = vllm.options[option].choices if option in vllm.options else ()
     if not known or parser in known:
         return None
-    from difflib import get_close_matches  # only a profile with a problem pays
-
-    near = get_close_matches(parser.lower(), known, 1)
+    family_has = next((name for name in fitting if name in known), "")
+    hint = f"Did you mean {family_has}?" if family_has else meant(parser, known)
     sure = vllm.known_from is KnownFrom.ASKED
-    message = f"vLLM {vllm.version} has no parser {shown(parser)}. " + (
-        f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}"
-    )
+    message = f"vLLM {vllm.version} has no parser {shown(parser)}. {hint}"
     return Finding(("args", option), message, Severity.ERROR if sure else Severity.WARNING)
 
 

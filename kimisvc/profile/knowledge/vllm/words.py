@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MANY_SHOWN = 12
+_LONG = 8
+"""Characters from which on names share whole words without meaning the same: `fuse_..._norm`."""
+_ALIKE, _LONG_ALIKE = 0.6, 0.8
+"""How alike two short words, and two long ones, must be for one to be meant by the other."""
 
 
 def meant(word: str, known: Sequence[str]) -> str:
@@ -16,7 +20,8 @@ def meant(word: str, known: Sequence[str]) -> str:
 
     low = {other.lower(): other for other in known}
     near = [name for name in low if word and name.startswith(word.lower())]
-    near = near or get_close_matches(word.lower(), low, 1)
+    alike = _LONG_ALIKE if len(word) >= _LONG else _ALIKE
+    near = near or get_close_matches(word.lower(), low, 1, alike)
     if near and len(near) <= _MANY_SHOWN:
         return f"Did you mean {' or '.join(low[name] for name in near)}?"
     rest = len(known) - _MANY_SHOWN
