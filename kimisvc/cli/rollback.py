@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kimisvc.cli import doors, options
 from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json
+
+if TYPE_CHECKING:
+    from kimisvc.deploy.history import RollbackRow
+
+
+def _told(row: RollbackRow | None) -> str:
+    if row is None:
+        return "nothing has failed on the current generation; left as it is"
+    to = f"restored generation {row.to_generation}" if row.to_generation else "kept"
+    return f"generation {row.from_generation} failed, {to}: {row.reason}"
 
 
 @click.command()
@@ -31,14 +43,10 @@ def rollback(
     with Systemd() as systemd:
         box = doors.box(systemd, doors.instance_or_default(instance))
         if by_unit:
-            from kimisvc.deploy.rollback import for_unit
+            from kimisvc.deploy.rollback import for_unit, take_unkept
 
-            row = for_unit(box)
-            if row is None:
-                click.echo("nothing has failed on the current generation; left as it is", err=True)
-                return 0
-            to = f"restored generation {row.to_generation}" if row.to_generation else "kept"
-            click.echo(f"generation {row.from_generation} failed, {to}: {row.reason}", err=True)
+            click.echo(_told(for_unit(box)), err=True)
+            take_unkept(box)
             return 0
         from kimisvc.cli.apply import applied_json, applied_text
         from kimisvc.cli.reporter import reporter

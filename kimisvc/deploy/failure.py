@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.gate.record import record_from_json
 from kimisvc.deploy.redacting import last_words
+from kimisvc.deploy.unkept import waiting_records
 from kimisvc.errors import ExitStatus, KimisvcError
-from kimisvc.host import files
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kimisvc.deploy.box import Box
     from kimisvc.records import UnitState
 
@@ -50,7 +47,7 @@ def _came_to_no_end(box: Box, service: UnitState, gate: UnitState) -> bool:
     """
     if gate.result != LATE:
         return False
-    if any(map(_has_verdict, files.entries(box.layout.gate))):
+    if waiting_records(box.layout):
         return False
     try:
         verdicts = box.history.verdicts(limit=5)
@@ -58,14 +55,6 @@ def _came_to_no_end(box: Box, service: UnitState, gate: UnitState) -> bool:
         return True
     start = service.invocation_id
     return not any(v.invocation == start and v.at >= gate.started_at for v in verdicts)
-
-
-def _has_verdict(path: Path) -> bool:
-    """Whether a gate's record that settle has not taken holds one."""
-    try:
-        return record_from_json(files.read_untrusted(path)).proof is not None
-    except KimisvcError:
-        return False
 
 
 def gave_up(service: UnitState) -> bool:

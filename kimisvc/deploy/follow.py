@@ -19,8 +19,10 @@ from kimisvc.deploy.outcome import (
     judge,
 )
 from kimisvc.deploy.redacting import last_words
+from kimisvc.deploy.unkept import waiting_records
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
+from kimisvc.records import VerdictKind
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
@@ -63,14 +65,15 @@ def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
         _tell(box, seen, told, reporter)
         ending = judge(seen)
         if ending is not None:
-            return ending
+            unkept = _ending_unkept(box, seen) if ending.outcome is Outcome.NOT_RESTORED else None
+            return unkept or ending
         now = box.clock()
         if not at_rest(seen):
             resting_since = None
         elif resting_since is None:
             resting_since = now
         elif now - resting_since > REST:
-            return Ending(Outcome.STOPPED, _rest_reason(box, seen))
+            return _ending_unkept(box, seen) or Ending(Outcome.STOPPED, _rest_reason(box, seen))
         box.sleep(TICK)
 
 
@@ -159,6 +162,24 @@ def _tell(box: Box, seen: Evidence, told: _Told, reporter: Reporter) -> None:
     if progress is not None and ours and progress != told.progress:
         told.progress = progress
         reporter.progress(progress)
+
+
+def _ending_unkept(box: Box, seen: Evidence) -> Ending | None:
+    """How it ended by what history could not take: the records that wait, and the links on disk."""
+    newest = {record.generation: record.proof for record in waiting_records(box.layout)}
+    current, accepted = box.generations.current_number(), box.generations.sound_accepted()
+    proof = newest.get(current or 0)
+    if proof is None or current is None:
+        return None
+    good = proof.verdict.kind.accepted and accepted is not None and accepted.number == current
+    why = f"{proof.verdict.reason}; not kept in history: it could not be written"
+    if current == seen.generation:
+        outcome = Outcome.ACCEPTED if good else Outcome.INCONCLUSIVE
+        return None if proof.verdict.kind is VerdictKind.FAIL else Ending(outcome, why)
+    begun = newest.get(seen.generation)
+    failed = begun.verdict.reason if begun else f"generation {seen.generation} failed"
+    back = f"generation {current} restored" + (" and proven" if good else ", but not proven")
+    return Ending(Outcome.ROLLED_BACK if good else Outcome.NOT_RESTORED, f"{failed}; {back}: {why}")
 
 
 def _rest_reason(box: Box, seen: Evidence) -> str:

@@ -100,14 +100,23 @@ def judge(seen: Evidence) -> Ending | None:
     if verdict is not None and verdict.verdict.kind is VerdictKind.INCONCLUSIVE:
         return Ending(Outcome.INCONCLUSIVE, verdict.verdict.reason, verdict)
     if _rollback_failed(seen.rollback):
-        broke = f"the rollback unit itself failed: see journalctl -u {seen.rollback.name}"
+        broke = f"the rollback unit itself failed: {_tried_again(seen.rollback)}"
         return Ending(Outcome.NOT_RESTORED, broke, verdict)
     return None
 
 
 def _rollback_failed(rollback: UnitState) -> bool:
-    """Whether it failed: it is then tried again every minute, for as long as that takes."""
-    return rollback.active_state == "failed" or rollback.sub_state == "auto-restart"
+    """Whether it failed more than once: it is tried again every minute, for as long as that takes.
+
+    systemd counts a restart when it comes, so that none is counted while the first is waited for.
+    """
+    waits = rollback.sub_state == "auto-restart" and rollback.restarts > 0
+    return rollback.active_state == "failed" or waits
+
+
+def _tried_again(rollback: UnitState) -> str:
+    again = "it is tried again every minute; " if rollback.active_state != "failed" else ""
+    return f"{again}see journalctl -u {rollback.name}"
 
 
 def _counts(verdict: VerdictRow) -> bool:
@@ -150,6 +159,6 @@ def _after_rollback(
         why = f"{failed}; {back} was restored and failed too: {again.reason}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     if _rollback_failed(seen.rollback):
-        why = f"{failed}; the rollback unit failed: see journalctl -u {seen.rollback.name}"
+        why = f"{failed}; the rollback unit failed: {_tried_again(seen.rollback)}"
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     return None

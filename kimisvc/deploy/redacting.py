@@ -58,9 +58,31 @@ def of_box(box: Box) -> Redactor:
 
 
 def last_words(box: Box, unit: UnitState) -> str:
-    """Given a unit, return why its start ended in its own words, fit to be kept; "" if it is silent."""
+    """Given a unit, return why its start ended in its own words, fit to be kept; "" if it is silent.
+
+    The keys it was given are known from the secrets file; where that was changed
+    since, or is gone, they are not, and its words are not quoted.
+    """
+    if changed := _changed_since(box, unit.started_at):
+        return f"not quoted here, as {changed} was changed since that start: see journalctl -u {unit.name}"
     words = box.journal.tail(unit.name, unit.invocation_id, LOOK_BACK)
     return of_box(box)(printable(cause(words)))
+
+
+def _changed_since(box: Box, moment: float) -> str:
+    """The secrets file of the current generation, where it is not the one that was read then."""
+    try:
+        current = box.generations.current()
+        name = current.settings().service.secrets_file if current else ""
+    except KimisvcError:
+        return ""  # damaged; what it named cannot be known
+    if not name:
+        return ""
+    try:
+        found = Path(name).stat()
+    except OSError:
+        return name
+    return name if max(found.st_mtime, found.st_ctime) > moment else ""
 
 
 def redacted_proof(proof: Proof, redact: Callable[[str], str]) -> Proof:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.apply import Following, keep_ending, wait_for
 from kimisvc.deploy.box import SWITCH_WAIT, AtBoot, Box, is_installed, keep_copies, plan_for, switch
 from kimisvc.deploy.failure import has_failed, reason
+from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
+from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records import OnFail, Severity
@@ -66,10 +68,9 @@ def for_unit(box: Box) -> RollbackRow | None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
         unfinished = _unfinished(box, current)
         if unfinished is not None:
-            _restore(box, unfinished, AtBoot.AS_IT_WAS)
             row = RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
-            with contextlib.suppress(KimisvcError):
-                box.history.add_rollback(row)
+            _restore(box, unfinished, AtBoot.AS_IT_WAS)
+            keep_rollback(box, row)
             return row
         if not has_failed(box):
             return None
@@ -79,18 +80,35 @@ def for_unit(box: Box) -> RollbackRow | None:
         if obstacle or accepted is None:
             row = RollbackRow(box.now(), current, None, f"{why}; {obstacle}")
             outcome = Outcome.NOT_RESTORED
+            unkept = keep_rollback(box, row)
         else:
-            restored = _restore(box, accepted, AtBoot.AS_IT_WAS)
-            kept = "".join(f"; a hand-edited unit is kept as {copy}" for copy in restored.copies)
+            units = accepted.units()
+            plan = plan_for(box, accepted.resolved(), units)
+            kept = "".join(
+                f"; a hand-edited unit is kept as {copy}" for copy in keep_copies(box, plan)
+            )
             row = RollbackRow(box.now(), current, accepted.number, why + kept)
             outcome = Outcome.ROLLED_BACK
-        try:
-            box.history.mend(box.now())
-            box.history.add_rollback(row)
+            # Kept first: what ends us in between must not leave a box that nobody can explain.
+            unkept = keep_rollback(box, row)
+            switch(box, plan, accepted, units, AtBoot.AS_IT_WAS)
+        if unkept:
+            return replace(row, reason=f"{row.reason}; not kept in history: {unkept}")
+        with contextlib.suppress(KimisvcError):
             box.history.close_applies(current, box.now(), outcome.value, outcome.exit_status)
-        except KimisvcError as error:
-            return replace(row, reason=f"{row.reason}; not kept in history: {error.message}")
         return row
+
+
+def take_unkept(box: Box) -> None:
+    """Given a box, put into history what could not be kept when it happened, if a gate is not at work.
+
+    Raise KimisvcError where that still cannot be: systemd tries it again.
+    """
+    gate = box.systemd.state(box.layout.units.gate)
+    if gate.job or gate.active_state not in ("inactive", "failed"):
+        return  # it settles when it ends
+    if waiting_records(box.layout) or waiting_rollbacks(box.layout):
+        settle(box)
 
 
 def _unfinished(box: Box, current: int) -> Generation | None:

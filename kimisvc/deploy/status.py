@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.box import Box, installed_units, not_enabled, stopped_beside
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.owed import owed
+from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.records import Phase, UnitFile
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import CanaryRow, RollbackRow, StartRow, VerdictRow
     from kimisvc.records import Progress, UnitState
+
+
+RESTS = ("inactive", "failed")
+"""States of a gate that has ended, and whose record settle has had in its hands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,12 @@ def read_status(box: Box) -> Status:
     start, verdict, last_rollback, canary = _past(box, service, troubles)
     rollback = box.systemd.state(names.rollback)
     if rollback.active_state == "failed" or rollback.sub_state == "auto-restart":
-        troubles.append(f"the rollback failed: see journalctl -u {names.rollback}")
+        again = "; it is tried again every minute" if rollback.active_state != "failed" else ""
+        troubles.append(f"the rollback failed{again}: see journalctl -u {names.rollback}")
+    if waiting_rollbacks(box.layout) or (
+        gate.active_state in RESTS and waiting_records(box.layout)
+    ):
+        troubles.append("history lacks what a gate or a rollback did: it could not be written then")
     return Status(
         instance=box.layout.instance,
         current=current,

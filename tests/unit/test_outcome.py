@@ -79,6 +79,18 @@ def test_a_good_verdict_on_a_start_that_runs_no_more_does_not_end_it() -> None:
     assert judge(evidence((stale,))) is None
 
 
+def test_a_rollback_unit_that_failed_once_is_tried_again() -> None:
+    """A kill, a lock: systemd starts it anew in a minute, and it may have restored all the same."""
+    waits = replace(INACTIVE, active_state="activating", sub_state="auto-restart")
+    assert judge(replace(evidence((verdict(2, FAIL, 10.0),)), rollback=waits)) is None
+    ending = judge(
+        replace(evidence((verdict(2, FAIL, 10.0),)), rollback=replace(waits, restarts=1))
+    )
+    assert ending is not None
+    assert ending.outcome is Outcome.NOT_RESTORED
+    assert "tried again every minute" in ending.reason
+
+
 def test_a_rollback_unit_that_failed_itself_ends_it() -> None:
     ending = judge(replace(evidence((verdict(2, FAIL, 10.0),)), rollback=FAILED))
     assert ending is not None

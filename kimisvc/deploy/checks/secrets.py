@@ -153,7 +153,13 @@ def _whole(profile: Profile, found: Contents) -> Iterator[Problem]:
 def _line(one: Assignment) -> Iterator[tuple[Severity, str]]:
     """What keeps a line from being an assignment at all."""
     if Oddity.COMMENT_GOES_ON in one.oddities:
-        yield ERROR, "is a comment that ends in a backslash, so that the next line is part of it"
+        yield (
+            ERROR,
+            (
+                "is a comment that ends in a backslash: systemd before 254 takes the next line as part "
+                "of it, a newer one does not. Take the backslash away"
+            ),
+        )
     elif Oddity.NO_SIGN in one.oddities:
         yield ERROR, "is a line without =, which systemd skips. Write NAME=value, or # before it"
     elif one.name.startswith("\ufeff"):

@@ -19,6 +19,7 @@ from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.redacting import of_box, redacted_record
 from kimisvc.deploy.start_facts import start_facts
+from kimisvc.deploy.unkept import take_rollbacks
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files, processes
 from kimisvc.host.processes import LISTENING
@@ -59,6 +60,10 @@ def settle(box: Box) -> Settled:
     settled = Settled(note="the gate left no record")
     broke: KimisvcError | None = None
     with files.Lock(box.layout.switch_lock, wait=SETTLE_WAIT):
+        try:
+            take_rollbacks(box)  # they came first
+        except KimisvcError as error:
+            broke = error
         records = _records(box)
         for path in records:
             last = _Place.NEWEST if path == records[-1] else _Place.EARLIER

@@ -32,7 +32,7 @@ def beforehand(
     for one in offered:
         if one.profile.name in names:
             wish = replace(
-                world.wish_of(one.profile, one.written), reload=RELOAD[draft.asked.search]
+                world.wish_of(one.profile, one.written, one.file), reload=RELOAD[draft.asked.search]
             )
             box = world.means.box
             found[one.profile.name] = in_the_way(box, wish, plan_of(box, wish), world.means.checks)

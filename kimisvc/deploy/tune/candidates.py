@@ -43,7 +43,9 @@ def entries(offered: Sequence[Offered]) -> tuple[Entry, ...]:
     base = offered[0].profile
     return tuple(
         Entry(
-            Contender(one.profile.name, risk_of(one.profile), distance(base, one.profile)),
+            Contender(
+                one.profile.name, risk_of(one.profile), distance(base, one.profile), one.file
+            ),
             one.written,
             to_toml(one.profile),
         )

@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Reload, plan_of
+from kimisvc.deploy.generations import PROFILE
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.tune.state import Ended, Pending, TuneState, kept_profile, write_state
+from kimisvc.deploy.tune.state import Ended, Pending, TuneState, write_state
 from kimisvc.deploy.tune.trial import carry_out
 from kimisvc.deploy.tune.waiting import wait_to_restart
+from kimisvc.deploy.tune.world import kept_wish
 from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.host import files
 from kimisvc.records import UnitFile, VerdictKind
 
 if TYPE_CHECKING:
@@ -35,8 +38,7 @@ def leave(world: World, state: TuneState, stop: Stop) -> TuneState:
     why = stop.why.value
     if not stop.winner:
         return _without_winner(world, state, why)
-    profile, written = kept_profile(box.layout, stop.winner)
-    wish = world.wish_of(profile, written)
+    wish = kept_wish(world, state, stop.winner)
     state, row = _put_back(world, state, stop.winner, wish)
     if row.outcome in RUNS:
         left = f"{stop.winner}, accepted and running"
@@ -92,10 +94,12 @@ def _fallback(box: Box, state: TuneState) -> tuple[Generation | None, str]:
 
 def wish_of(generation: Generation, world: World) -> Wish:
     """Given a generation, return the wish for it as it was written then. Raise KimisvcError."""
-    written = generation.resolved()
+    resolved = generation.resolved()
     units = tuple(UnitFile(unit.name, unit.text) for unit in generation.units())
-    wish = world.wish_of(generation.settings(), written)
-    return replace(wish, resolved=written, units=units)
+    # Its text as written goes with its file: only where the two are alike is the file named again.
+    written = files.read_text(generation.path / PROFILE)
+    wish = world.wish_of(generation.settings(), written, generation.file)
+    return replace(wish, resolved=resolved, units=units)
 
 
 def _put_back(world: World, state: TuneState, name: str, wish: Wish) -> tuple[TuneState, TrialRow]:

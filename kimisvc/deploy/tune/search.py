@@ -21,6 +21,7 @@ from kimisvc.deploy.tune.state import (
 )
 from kimisvc.deploy.tune.trial import RELOAD, carry_out, follow_begun
 from kimisvc.deploy.tune.waiting import wait_to_restart
+from kimisvc.deploy.tune.world import kept_wish
 from kimisvc.host import files
 from kimisvc.measure.tuning import Stop, next_step
 from kimisvc.profile.quantities import parse_target
@@ -94,9 +95,8 @@ def plan_of(world: World, state: TuneState) -> Plan:
 
 
 def _wish(world: World, state: TuneState, candidate: str) -> Wish:
-    profile, written = kept_profile(world.means.box.layout, candidate)
     reload, actor = RELOAD[state.asked.search], state.asked.acting
-    return replace(world.wish_of(profile, written), reload=reload, actor=actor)
+    return replace(kept_wish(world, state, candidate), reload=reload, actor=actor)
 
 
 def _target(state: TuneState) -> SpeedTarget | None:

@@ -56,11 +56,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A candidate as it is kept. `differences`: settings in which it differs from the first."""
+    """A candidate as it is kept. `differences`: settings in which it differs from the first.
+
+    `file` is where its profile lies, for who wants to apply it again; "" where a
+    search of an older kimisvc did not keep that.
+    """
 
     name: str
     risk: Risk
     differences: int
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,10 @@ class TuneState:
     def spent_s(self) -> float:
         """All seconds spent so far, without what it waited for a window or for requests to end."""
         return sum(trial.seconds for trial in self.trials) + self.restoring_s
+
+    def file_of(self, name: str) -> str:
+        """Given a candidate's name, return where its profile lies; "" where that was not kept."""
+        return next((one.file for one in self.candidates if one.name == name), "")
 
     def saying(self, at: float, text: str) -> TuneState:
         """Given a moment and a line, return it with that line in its log."""

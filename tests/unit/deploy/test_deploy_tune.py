@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,17 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path, state: TuneState) -> 
     layout = box_at(tmp_path).layout
     write_state(layout, state)
     assert read_state(layout) == state
+
+
+def test_a_search_of_an_older_kimisvc_knows_no_files_and_is_read(tmp_path: Path) -> None:
+    layout = box_at(tmp_path).layout
+    write_state(layout, STATE)
+    data = json.loads(layout.tune.read_text())
+    for one in data["candidates"]:
+        del one["file"]
+    layout.tune.write_text(json.dumps(data))
+    assert read_state(layout) == STATE
+    assert STATE.file_of("ll") == ""
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', "null"])
@@ -192,6 +204,9 @@ def test_candidates_know_their_risk_and_distance() -> None:
     risky = profile("risky", env={"NCCL_P2P_LEVEL": "SYS"}, max_risk=Risk.RISKY)
     found = [entry.contender for entry in entries(offered(BASE, LL, risky))]
     assert [(c.name, c.differences) for c in found] == [("base", 0), ("ll", 1), ("risky", 1)]
+    assert [entry.contender.file for entry in entries(offered(BASE, LL))] == [
+        "/etc/base.toml", "/etc/ll.toml",
+    ]  # fmt: skip
     assert found[0].risk is Risk.SAFE
     assert found[2].risk is Risk.RISKY
     # What it allows itself is a risk all the same: that of the search is the operator's.

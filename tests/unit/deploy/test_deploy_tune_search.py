@@ -11,6 +11,7 @@ import pytest
 from deploy_support import add_generation, box_at, profile
 
 from kimisvc.deploy.apply import Wish
+from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.tune import leave as tune_leave
 from kimisvc.deploy.tune import search as tune
 from kimisvc.deploy.tune import waiting
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 PASS, FAIL, UNKNOWN = VerdictKind.PASS, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE
 NAMES = ("base", "ll", "wild")
+FILES = tuple(f"/etc/kimisvc/{name}.toml" for name in NAMES)
 SECONDS = 100.0
 
 
@@ -60,6 +62,7 @@ class Stage:
     def __init__(self, folder: Path, script: Mapping[str, list[tuple[VerdictKind, float]]]) -> None:
         self.moment = 1000.0
         self.started: list[tuple[str, float]] = []
+        self.wishes: list[Wish] = []
         self.script = {name: list(rows) for name, rows in script.items()}
         self.box: Box = replace(box_at(folder), now=lambda: self.moment, sleep=self.sleep)
         self.dies_at = -1
@@ -68,13 +71,13 @@ class Stage:
     def sleep(self, seconds: float) -> None:
         self.moment += seconds
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, asked: Asked, before: int | None = None) -> None:
         risks = (Risk.SAFE, Risk.SAFE_ISH, Risk.RISKY)
-        contenders = tuple(map(Contender, NAMES, risks, itertools.count()))
+        contenders = tuple(map(Contender, NAMES, risks, itertools.count(), FILES))
         for name in NAMES:
             one = profile(name)
             keep_profile(self.box.layout, name, "as written", to_toml(one))
-        write_state(self.box.layout, TuneState("kimi", self.moment, asked, contenders))
+        write_state(self.box.layout, TuneState("kimi", self.moment, asked, contenders, before))
 
     def carry_out(
         self, _means: Means, wish: Wish, pending: Pending, _target: SpeedTarget | None
@@ -84,6 +87,7 @@ class Stage:
             raise HostError("file-error", "the disk is full")
         name = pending.candidate
         self.started.append((name, self.moment))
+        self.wishes.append(wish)
         self.moment += SECONDS
         assert wish.actor == "ada (tune)"
         rows = self.script[name]
@@ -96,9 +100,9 @@ class Stage:
         monkeypatch.setattr(tune, "carry_out", self.carry_out)
         monkeypatch.setattr(tune_leave, "carry_out", self.carry_out)
 
-        def wish_of(wanted: Profile, written: str) -> Wish:
-            assert written == "as written"
-            return Wish(wanted, written, to_toml(wanted), (), "")
+        def wish_of(wanted: Profile, written: str, file: str) -> Wish:
+            assert written.strip() == "as written"
+            return Wish(wanted, written, to_toml(wanted), (), "", file=file)
 
         def api_of(_wanted: Profile) -> Any:
             assert self.api is not None, "nothing is to be drained"
@@ -155,6 +159,32 @@ def test_a_search_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.M
     assert state.ended is not None
     assert (state.ended.winner, state.ended.exit) == ("ll", 0)
     assert stage.search(monkeypatch) == state  # ended is ended
+
+
+def test_each_start_and_what_is_left_in_place_name_the_file_of_the_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, {"base": [(FAIL, 30.0)], "ll": [(PASS, 55.0)]})
+    stage.begin(asked())
+    stage.search(monkeypatch)
+    assert [name for name, _ in stage.started] == ["base", "ll", "ll"]
+    assert [wish.file for wish in stage.wishes] == [FILES[0], FILES[1], FILES[1]]
+
+
+def test_what_is_put_back_from_before_names_its_file_and_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, {"base": [(FAIL, 30.0)], "ll": [(FAIL, 31.0)]})
+    old = profile("old")
+    draft = Draft("old", "as written\n", to_toml(old), (), {}, "/etc/kimisvc/old.toml")
+    made = stage.box.generations.add(draft, 1.0)
+    stage.begin(asked(), before=made.number)
+    state = stage.search(monkeypatch)
+    assert state.ended is not None
+    assert state.ended.left.startswith("old, which was accepted before")
+    put_back = stage.wishes[-1]
+    assert (put_back.file, put_back.written) == ("/etc/kimisvc/old.toml", "as written\n")
+    assert put_back.resolved == to_toml(old)
 
 
 def test_a_winner_that_fails_in_the_end_is_none(

@@ -1,0 +1,139 @@
+"""What history could not take: it waits, is told of, and is taken later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from gate_box import Systemd, leave, two_generations
+
+from kimisvc.deploy.follow import follow
+from kimisvc.deploy.gate.settle import settle
+from kimisvc.deploy.history import History
+from kimisvc.deploy.outcome import Outcome
+from kimisvc.deploy.rollback import for_unit, take_unkept
+from kimisvc.deploy.status import read_status
+from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
+from kimisvc.errors import KimisvcError
+from kimisvc.records import Progress, UnitState, VerdictKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.deploy.box import Box
+
+LACKS = "history lacks what a gate or a rollback did: it could not be written then"
+
+
+@pytest.fixture
+def systemd() -> Systemd:
+    made = Systemd()
+    for verb in ("reload", "enable"):
+        setattr(made, verb, lambda *_: "job")
+    return made
+
+
+@pytest.fixture
+def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
+    """Nobody waits in vain here: the clock goes on by itself."""
+    moments = iter(range(10_000))
+    made = two_generations(tmp_path, systemd, monkeypatch)
+    return replace(made, clock=lambda: float(next(moments)), sleep=lambda _: None)
+
+
+class Full:
+    """A disk on which history cannot be written, until there is room again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._whole = {name: getattr(History, name) for name in ("add_record", "add_rollback")}
+        self._monkeypatch = monkeypatch
+        for name in self._whole:
+            monkeypatch.setattr(History, name, self._breaks)
+
+    def room_again(self) -> None:
+        for name, whole in self._whole.items():
+            self._monkeypatch.setattr(History, name, whole)
+
+    @staticmethod
+    def _breaks(*_: object) -> None:
+        raise KimisvcError("history-unusable", "disk full")
+
+
+class Silent:
+    """A reporter that nobody reads."""
+
+    def step(self, text: str) -> None:
+        pass
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+
+def gate_ended(systemd: Systemd, **more: object) -> None:
+    systemd.gate = replace(
+        systemd.gate,
+        **{"active_state": "failed", "sub_state": "failed", **more},  # type: ignore[arg-type]
+    )
+
+
+def test_a_rollback_on_a_full_disk_is_told_now_and_kept_later(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Full(monkeypatch)
+    leave(box, VerdictKind.FAIL)
+    with pytest.raises(KimisvcError, match="disk full"):
+        settle(box)
+    gate_ended(systemd, exec_main_status=5)
+    row = for_unit(box)
+    assert row is not None
+    assert "not kept in history: disk full" in row.reason
+    gate_ended(systemd, exec_main_status=0)
+    leave(box, VerdictKind.PASS, "r2", at=2, generation=1, ended_at=9.0)
+    with pytest.raises(KimisvcError, match="disk full"):
+        take_unkept(box)  # systemd tries the rollback unit again in a minute
+    assert LACKS in read_status(box).drift
+    ending = follow(box, 2, 0, Silent())
+    assert (ending.outcome, box.generations.current_number()) == (Outcome.ROLLED_BACK, 1)
+    assert "generation 1 restored and proven" in ending.reason
+
+    full.room_again()
+    take_unkept(box)
+    assert [r.to_generation for r in box.history.rollbacks()] == [1]
+    assert [v.verdict.kind for v in box.history.verdicts()] == [VerdictKind.PASS, VerdictKind.FAIL]
+    assert (waiting_rollbacks(box.layout), waiting_records(box.layout)) == ((), ())
+    assert LACKS not in read_status(box).drift
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [(VerdictKind.PASS, Outcome.ACCEPTED), (VerdictKind.INCONCLUSIVE, Outcome.INCONCLUSIVE)],
+)
+def test_a_verdict_on_a_full_disk_is_told_now(
+    box: Box,
+    systemd: Systemd,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: VerdictKind,
+    outcome: Outcome,
+) -> None:
+    Full(monkeypatch)
+    leave(box, kind)
+    with pytest.raises(KimisvcError):
+        settle(box)
+    gate_ended(systemd)
+    ending = follow(box, 2, 0, Silent())
+    assert ending.outcome is outcome
+    assert ending.reason == "because; not kept in history: it could not be written"
+
+
+def test_nothing_is_taken_from_a_gate_at_work(box: Box, systemd: Systemd) -> None:
+    leave(box, VerdictKind.PASS)
+    systemd.gate = UnitState(systemd.gate.name, "loaded", "activating", "start")
+    take_unkept(box)
+    assert len(waiting_records(box.layout)) == 1
+    assert box.history.verdicts() == ()
+
+
+def test_half_a_note_is_a_row_less(box: Box) -> None:
+    (box.layout.runtime / "rollbacks.json").write_text("[{")
+    assert waiting_rollbacks(box.layout) == ()
