@@ -45,9 +45,11 @@ TOOLS = (
 
 def executable(about: Inspection) -> Iterator[Problem]:
     """Yield why vLLM could not be run by the service."""
-    why = reach.why_unrunnable(Path(about.profile.vllm.executable), about.viewer)
+    program = about.profile.vllm.executable
+    why = reach.why_unrunnable(Path(program), about.viewer)
     if why:
-        yield Problem(f"{why}; install vLLM there", key="vllm.executable")
+        named = why if program in why else f"{program} cannot be run: {why}"
+        yield Problem(f"{named}; install vLLM there", key="vllm.executable")
 
 
 def version(about: Inspection) -> Iterator[Problem | Unseen]:

@@ -30,8 +30,10 @@ MIB, GIB = 1 << 20, 1 << 30
 
 def test_no_vllm(host: Host) -> None:
     host.vllm(executable=str(host.root / "opt" / "none" / "vllm"))
-    said = f"{host.root}/opt/none: No such file or directory; install vLLM there"
-    assert host.error("vLLM") == said
+    said = (
+        f"{host.root}/opt/none/vllm cannot be run: {host.root}/opt/none: No such file or directory"
+    )
+    assert host.error("vLLM") == f"{said}; install vLLM there"
 
 
 def test_a_vllm_in_somebodys_home(host: Host) -> None:
