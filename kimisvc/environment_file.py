@@ -4,7 +4,9 @@ systemd.exec(5), "EnvironmentFile=", names a file that looks like shell and is
 none: nothing is expanded, `export X=1` sets nothing, outside of quotes a
 backslash is lost, a quote that is not closed swallows all that follows. The
 states are those systemd 252 was seen to go through; a system test holds this
-reading against the real one.
+reading against the real one. One differs: 252 drops the line behind a comment
+that ends in a backslash, 254 and newer read it (systemd/systemd#27975). It is
+read here unless asked for otherwise: a key in it is one.
 """
 
 from __future__ import annotations
@@ -38,6 +40,13 @@ class Oddity(Enum):
     COMMENT_GOES_ON = auto()
 
 
+class Dialect(Enum):
+    """Whose reading: they differ in the line behind a comment that ends in a backslash."""
+
+    BEFORE_254 = "before 254"
+    SINCE_254 = "254 and newer"
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One variable as systemd reads it. `name` may be none; its `repr` shows no value."""
@@ -69,7 +78,8 @@ class _State(Enum):
 class _Reader:
     """The states; one method a state, each given one character."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
         self.found: list[Assignment] = []
         self._state = _State.BEFORE_NAME
         self._line = self._begun = 1
@@ -201,6 +211,8 @@ class _Reader:
         if char in LINE_ENDS:
             odd = frozenset({Oddity.COMMENT_GOES_ON})
             self.found.append(Assignment("", self._line, "", odd))
+            if self._dialect is Dialect.SINCE_254:
+                self._state = _State.BEFORE_NAME
 
 
 _STEPS = {
@@ -217,13 +229,14 @@ _STEPS = {
 }
 
 
-def read(text: str) -> tuple[Assignment, ...]:
-    """Given the text of an EnvironmentFile=, return what systemd reads in it, line by line.
+def read(text: str, dialect: Dialect = Dialect.SINCE_254) -> tuple[Assignment, ...]:
+    """Given the text of an EnvironmentFile=, return what a systemd reads in it, line by line.
 
     Also what it drops: an assignment whose `name` is no name of a variable, or
-    that has Oddity.NO_SIGN; and, without a name, a comment that swallows a line.
+    that has Oddity.NO_SIGN; and, without a name, a comment that swallows the next
+    line where systemd is older than 254.
     """
-    reader = _Reader()
+    reader = _Reader(dialect)
     reader.feed(text)
     reader.end()
     return tuple(reader.found)

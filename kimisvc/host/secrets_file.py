@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc import environment_file
-from kimisvc.environment_file import Assignment, is_name, read
+from kimisvc.environment_file import Assignment, Dialect, is_name, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,10 +146,12 @@ def variables(found: Contents) -> Mapping[str, str]:
 def everything(found: Contents) -> Mapping[str, str]:
     """Given what was read, return every value that somebody may have meant as a secret.
 
-    Also of lines that systemd drops: it writes those to the journal.
+    Also of lines that systemd drops: it writes those to the journal. And of
+    those that only an older systemd reads.
     """
-    held = {}
-    for one in found.assignments:
+    held: dict[str, str] = {}
+    older = read(found.text, Dialect.BEFORE_254)
+    for one in (*found.assignments, *(one for one in older if one not in found.assignments)):
         last = (one.name.split() or [""])[-1]
         name = last if is_name(last) and one.value else f"line {one.line}"
         held[name if name not in held else f"{name}, line {one.line}"] = one.value or one.name

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.environment_file import is_name, read, variables
+from kimisvc.environment_file import Dialect, Oddity, is_name, read, variables
 from kimisvc.render.quoting import environment_file_line
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
@@ -34,7 +34,7 @@ VALUES = st.text(
         ("P='a\\\nb'", {"P": "a\\\nb"}, []),
         ('P="a\\\nb"', {"P": "ab"}, []),
         ("# P=0\n; P=0\n\n  P = 1", {"P": "1"}, []),
-        ("# goes on \\\nP=0\nQ=1", {"Q": "1"}, [""]),
+        ("# ends \\ within \nP=0", {"P": "0"}, []),
         ("P\u00a0=1\n\u3000Q=1\nR\x0b=1\nS\t=1", {"S": "1"}, ["P\u00a0", "\u3000Q", "R\x0b"]),
         (
             "\ufeffP=1\n9=1\nA-B=1\nP\u00b2=1\n\u00c9=1\nA.B=1",
@@ -55,6 +55,17 @@ def test_it_is_read_as_systemd_reads_it(
     lines = read(text)
     assert variables(lines) == found
     assert [one.name for one in lines if one.is_dropped] == ignored
+
+
+@pytest.mark.parametrize("mark", ["#", ";"])
+def test_the_line_behind_a_comment_that_goes_on_is_told_of_and_read(mark: str) -> None:
+    """As systemd 254 does; 252 takes it for a part of the comment, and a key in it is one still."""
+    lines = read(f"{mark} goes on \\\nKEY=abc\nQ=1\n{mark} goes on \\\n{mark} P=0")
+    assert variables(lines) == {"KEY": "abc", "Q": "1"}
+    odd = [one.line for one in lines if Oddity.COMMENT_GOES_ON in one.oddities]
+    assert odd == [1, 4]
+    older = read("# goes on \\\nKEY=abc\nQ=1", Dialect.BEFORE_254)
+    assert variables(older) == {"Q": "1"}
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5))

@@ -114,8 +114,8 @@ def _note_dropped(line: Assignment, path: str, scene: Scene) -> None:
     """What is no name of a variable may be a key that stands alone: it is told by its line."""
     where, last = f"{path}:{line.line}", (line.name.split() or [""])[-1]
     if Oddity.COMMENT_GOES_ON in line.oddities:
-        scene.draft.unclear(where, "a comment that ends in a backslash: systemd takes the next "
-                            "line as part of it")  # fmt: skip
+        scene.draft.unclear(where, "a comment that ends in a backslash: systemd before 254 takes "
+                            "the next line as part of it; it is taken as a line here")  # fmt: skip
     elif line.is_dropped and line.name.startswith("export ") and environment_file.is_name(last):
         scene.draft.unclear(
             f"{where}: export {shown(last)}",

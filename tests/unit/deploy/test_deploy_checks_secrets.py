@@ -79,7 +79,7 @@ def test_a_sound_file_has_no_problem(text: str) -> None:
         ("PATH=/bin\n", 1, "warning", "is set by kimisvc"),
         ("NCCL_ALGO=Ring\n", 1, "warning", "no check looks at it here"),
         ("HF_TOKEN=X\r\n", 0, "warning", "as on Windows"),
-        ("A=1\n# here: \\\nHF_TOKEN=X\n", 2, "error", "the next line is part of it"),
+        ("A=1\n# here: \\\nHF_TOKEN=X\n", 2, "error", "systemd before 254 takes the next line as"),
         ("# nothing\n", 0, "warning", "sets nothing"),
         (b"A=1\nHF_TOKEN=\xff\n", 2, "error", "is not UTF-8"),
         ("q8Zr4planted5f2cT1xQ=\n", 1, "error", "a value without a name"),

@@ -46,7 +46,7 @@ def values(text: str) -> dict[str, str]:
         ('A="a\nB=2\nC=3', {"A": "a\nB=2\nC=3"}),
         ("export A=1\nB\n9=1\nA-B=1\n\ufeffC=1\nÉ=1\n", {}),
         ("A=%h $HOME ${B}", {"A": "%h $HOME ${B}"}),
-        ("# a comment \\\nA=1\nB=2", {"B": "2"}),
+        ("# a comment \\\nA=1\nB=2", {"A": "1", "B": "2"}),
         ("A=\nB=''\n", {"A": "", "B": ""}),
         ("", {}),
     ],
@@ -109,6 +109,13 @@ def test_what_systemd_drops_counts_as_a_secret_all_the_same() -> None:
         "C": "four",
         "C, line 5": "five",
     }
+
+
+def test_what_either_systemd_reads_behind_a_comment_that_goes_on_is_a_secret() -> None:
+    """252 takes line 2 for a comment, and B in line 3 for a variable; 254 reads one value."""
+    found = everything(parse(b"# here: \\\nA='one\nB=two\n'"))
+    assert found["A"] == "one\nB=two\n"
+    assert found["B"] == "two"
 
 
 def test_what_is_no_text_is_named_with_its_line() -> None:

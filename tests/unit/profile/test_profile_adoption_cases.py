@@ -295,5 +295,6 @@ def test_a_line_that_systemd_drops_is_told_by_its_number() -> None:
         "/etc/x:1", "/etc/x:3", "/etc/x:4: export B", "/etc/x:6",
     }  # fmt: skip
     assert "ends in a backslash" in told["/etc/x:1"]
+    assert 'A = "1"' in found.text
     assert "9planted" not in found.text
     assert "planted-key" not in found.text
