@@ -131,7 +131,7 @@ def _offered(names: Sequence[str]) -> tuple[Offered, ...]:
         found = doors.checked(name)
         problems += found.problems
         if found.profile is not None:
-            offered.append(Offered(str(found.files[0]), found.text, found.profile))
+            offered.append(Offered(str(found.files[0].absolute()), found.text, found.profile))
     if len(offered) < len(names):
         raise ProfileRefusedError([p for p in problems if p.severity is Severity.ERROR])
     for line in problem_lines(problems):
@@ -278,8 +278,8 @@ def _world(box: Box, shown: Any) -> World:
 
     return World(
         Means(box, checks(box), shown),
-        lambda profile, written: Wish(
-            profile, written, to_toml(profile), doors.units_of(profile), "tune"
+        lambda profile, written, file: Wish(
+            profile, written, to_toml(profile), doors.units_of(profile), "tune", file=file
         ),
         doors.api,
     )

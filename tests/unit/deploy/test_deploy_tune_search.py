@@ -174,7 +174,8 @@ def test_each_start_and_what_is_left_in_place_name_the_file_of_the_operator(
 def test_what_is_put_back_from_before_names_its_file_and_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path, {"base": [(FAIL, 30.0)], "ll": [(FAIL, 31.0)]})
+    script = {"base": [(FAIL, 30.0)], "ll": [(FAIL, 31.0)], "old": []}
+    stage = Stage(tmp_path, script)
     old = profile("old")
     draft = Draft("old", "as written\n", to_toml(old), (), {}, "/etc/kimisvc/old.toml")
     made = stage.box.generations.add(draft, 1.0)

@@ -1,0 +1,87 @@
+"""tune at the command line: what it keeps of a profile, and what it tells of a search that stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+from deploy_support import Quiet, box_at, profile
+
+from kimisvc.cli import doors
+from kimisvc.cli import tune as command
+from kimisvc.cli.main import main
+from kimisvc.deploy.tune import search
+from kimisvc.deploy.tune.state import read_state
+from kimisvc.host import systemd
+from kimisvc.profile.resolved import to_toml
+from kimisvc.records import UnitFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.tune.world import World
+
+
+class Opened(Quiet):
+    """A systemd as the command opens it, which takes what is asked of it and does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def reload(self) -> None:
+        return
+
+    def enable(self, names: tuple[str, ...]) -> None:
+        del names
+
+    def disable(self, names: tuple[str, ...]) -> None:
+        del names
+
+    def reset_failed(self, name: str) -> None:
+        del name
+
+    def start(self, name: str) -> None:
+        self.states[name.removesuffix(".service")] = "active"
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
+    made = box_at(tmp_path, Opened())
+    monkeypatch.setattr(systemd, "Systemd", Opened)
+    monkeypatch.setattr(doors, "box", lambda *_: made)
+    monkeypatch.setattr(doors, "need_root", lambda _: None)
+    monkeypatch.setattr(doors, "instance_or_default", lambda _: "kimi")
+    monkeypatch.setattr(
+        doors, "units_of", lambda _: (UnitFile("kimisvc-kimi.service", "[Unit]\n"),)
+    )
+    monkeypatch.setattr(command, "_unit", lambda _: UnitFile(made.layout.tune_unit, "[Unit]\n"))
+    return made
+
+
+def begun(folder: Path) -> int:
+    """Begin a search of two profiles that are named as seen from their folder."""
+    for name in ("base", "ll"):
+        one = profile(name, env={"NCCL_PROTO": "LL"} if name == "ll" else {})
+        (folder / f"{name}.toml").write_text(to_toml(one))
+    return main(["tune", "--explore", "--no-follow", "base.toml", "ll.toml"])
+
+
+def test_the_file_of_a_candidate_comes_back_with_its_wish(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert begun(tmp_path) == 0, capsys.readouterr().err
+    state = read_state(box.layout)
+    assert state is not None
+    assert state.file_of("ll") == str(tmp_path / "ll.toml")  # wherever the unit may look from
+    worlds: list[Any] = []
+    monkeypatch.setattr(search, "search", worlds.append)
+    assert main(["tune", "--unit"]) == 0
+    world: World = worlds[0]
+    assert (
+        world.wish_of(profile("ll"), "text", "/etc/kimisvc/ll.toml").file == "/etc/kimisvc/ll.toml"
+    )
