@@ -111,7 +111,8 @@ def _show_plan(box: Box, wish: Wish, form: Form) -> int:
     """Show what would be done, then what is odd or in its way; return the status of that."""
     from kimisvc.cli.plan import plan_text
     from kimisvc.deploy.apply import in_the_way, plan_of
-    from kimisvc.deploy.tune.state import refuse_meanwhile, unfinished
+    from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
+    from kimisvc.deploy.tune.state import unfinished
 
     plan = plan_of(box, wish)
     current = box.generations.sound_current()
@@ -133,7 +134,7 @@ def _show_plan(box: Box, wish: Wish, form: Form) -> int:
         click.echo(line, err=True)
     if refusing:
         raise PreflightRefusedError(refusing)
-    refuse_meanwhile(box.layout)
+    refuse_meanwhile(box)
     return status
 
 

@@ -118,6 +118,7 @@ def _progress_json(found: Status) -> dict[str, Any] | None:
 
 def status_text(found: Status, box: Box) -> str:
     """Given a status, return it for people: the state first, then the proof, then what is odd."""
+    from kimisvc.deploy.tune.meanwhile import stopped
     from kimisvc.deploy.tune.state import unfinished
 
     if found.current is None and not found.drift:
@@ -132,7 +133,10 @@ def status_text(found: Status, box: Box) -> str:
     rows.append(("ready", "yes" if found.ready else "no"))
     rows += _proof_rows(found)
     if unfinished(box.layout):
-        rows.append(("search", "under way: kimisvc tune --status shows it"))
+        halted = stopped(box)
+        under_way = "under way: kimisvc tune --status shows it"
+        stands = f"not at its end, and {halted.words}: {halted.hint}" if halted else under_way
+        rows.append(("search", stands))
     rows += [("drift", line) for line in found.drift]
     rows += [("drop-in", path) for path in found.service.drop_ins]
     return table(rows)

@@ -169,9 +169,9 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         refuse_hopeless(draft, at_most)
         if do is Do.DRY_RUN:
             return _propose(box, draft, offered, said, form)
-        from kimisvc.deploy.tune.state import refuse_meanwhile
+        from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 
-        refuse_meanwhile(box.layout)
+        refuse_meanwhile(box)
         refuse_traffic(box, asked, _server(box))
         begin(box, asked, tried, _unit(box))
         click.echo(f"kimisvc: {said}", err=True)
@@ -185,7 +185,8 @@ def _propose(box: Box, draft: TuneState, offered: Sequence[Offered], said: str, 
     """Say what would be tried and what of the host is in its way; 7 where none could start."""
     from kimisvc.cli.reporter import Plain
     from kimisvc.deploy.tune.beforehand import beforehand, refused
-    from kimisvc.deploy.tune.state import refuse_meanwhile, unfinished
+    from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
+    from kimisvc.deploy.tune.state import unfinished
     from kimisvc.deploy.tune.summary import proposal
 
     would, found = proposal(draft), beforehand(_world(box, Plain()), draft, offered)
@@ -203,7 +204,7 @@ def _propose(box: Box, draft: TuneState, offered: Sequence[Offered], said: str, 
     for name, problems in found.items():
         for line in problem_lines(problems):
             click.echo(f"{name}: {line}", err=True)
-    refuse_meanwhile(box.layout)
+    refuse_meanwhile(box)
     return status
 
 
@@ -237,12 +238,13 @@ def _follow(box: Box, form: Form) -> int:
 
 
 def _status(box: Box, form: Form) -> int:
+    from kimisvc.deploy.tune.meanwhile import stopped
     from kimisvc.deploy.tune.state import read_state
 
-    state = read_state(box.layout)
+    halted, state = stopped(box), read_state(box.layout)
     if state is None:
         raise KimisvcError("no-search", f"there was no search of {box.layout.instance} yet")
-    tell(state, form)
+    tell(state, form, halted)
     return 0
 
 

@@ -10,19 +10,27 @@ from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json
 
 if TYPE_CHECKING:
+    from kimisvc.deploy.tune.meanwhile import Stopped
     from kimisvc.deploy.tune.state import TrialRow, TuneState
 
 
-def tell(state: TuneState, form: Form) -> int:
-    """Given a search, print it, and return the status its command ends with (0: not ended)."""
+def tell(state: TuneState, form: Form, halted: Stopped | None = None) -> int:
+    """Given a search, print it, and return the status its command ends with (0: not ended).
+
+    `halted`: nobody carries it on, for this reason.
+    """
     from kimisvc.deploy.tune.summary import summary
 
-    emit_json(tune_json(state)) if form is Form.JSON else click.echo(summary(state))
+    why = f"{halted.words}: {halted.hint}" if halted and not state.ended else ""
+    emit_json(tune_json(state, why)) if form is Form.JSON else click.echo(summary(state, why))
     return state.ended.exit if state.ended else 0
 
 
-def tune_json(state: TuneState) -> dict[str, Any]:
-    """Given a search, return its JSON object: what was asked, tried, spent, and how it ended."""
+def tune_json(state: TuneState, stopped: str = "") -> dict[str, Any]:
+    """Given a search, return its JSON object: what was asked, tried, spent, and how it ended.
+
+    `stopped` says why nobody carries it on, where it is not at its end.
+    """
     from kimisvc.deploy.tune.summary import summary
 
     ended = state.ended
@@ -39,13 +47,14 @@ def tune_json(state: TuneState) -> dict[str, Any]:
         ],
         "trials": [_trial_json(trial) for trial in state.trials],
         "pending": state.pending.candidate if state.pending else None,
+        "stopped": stopped or None,
         "spent_s": state.spent_s,
         "restoring_s": state.restoring_s,
         "why": ended.why if ended else None,
         "winner": (ended.winner or None) if ended else None,
         "left": ended.left if ended else None,
         "exit": ended.exit if ended else None,
-        "summary": summary(state),
+        "summary": summary(state, stopped),
     }
 
 

@@ -18,7 +18,7 @@ from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
-from kimisvc.deploy.tune.state import refuse_meanwhile
+from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.verify import news
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
@@ -100,7 +100,7 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
-        refuse_meanwhile(box.layout)
+        refuse_meanwhile(box)
         damaged = box.history.mend(box.now())
         if damaged is not None:
             reporter.step(f"warning: the history is damaged; kept as {damaged}, a new one begins")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
-from deploy_support import Quiet, box_at, profile
+from deploy_support import Quiet, add_generation, box_at, profile
 
 from kimisvc.cli import doors
 from kimisvc.cli import tune as command
 from kimisvc.cli.main import main
+from kimisvc.cli.status import status_text
+from kimisvc.deploy.status import read_status
 from kimisvc.deploy.tune import search
 from kimisvc.deploy.tune.state import read_state
+from kimisvc.errors import HostError
 from kimisvc.host import systemd
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records import UnitFile
@@ -85,3 +89,42 @@ def test_the_file_of_a_candidate_comes_back_with_its_wish(
     assert (
         world.wish_of(profile("ll"), "text", "/etc/kimisvc/ll.toml").file == "/etc/kimisvc/ll.toml"
     )
+
+
+def test_a_search_whose_unit_has_died_is_told_as_that_everywhere(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert begun(tmp_path) == 0
+    made = add_generation(box, profile("old"))
+    box.generations.make_current(box.generations.get(made))
+    assert "search      under way" in status_text(read_status(box), box)
+    capsys.readouterr()
+    assert main(["tune", "--status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stopped"] is None
+
+    box.systemd.states["kimisvc-kimi-tune"] = "failed"  # type: ignore[attr-defined]  # a stand-in
+    again = "systemctl start kimisvc-kimi-tune.service goes on"
+    row = next(x for x in status_text(read_status(box), box).splitlines() if x.startswith("search"))
+    assert "not at its end, and its unit kimisvc-kimi-tune.service is failed" in row
+    assert again in row
+    assert main(["tune", "--status"]) == 0
+    said = capsys.readouterr().out
+    assert "stopped: its unit kimisvc-kimi-tune.service is failed" in said
+    assert again in said
+    assert main(["tune", "--status", "--json"]) == 0
+    assert again in json.loads(capsys.readouterr().out)["stopped"]
+    assert main(["apply", "base.toml"]) == 75
+    assert again in capsys.readouterr().err
+
+
+def test_a_unit_that_systemd_does_not_take_is_no_search(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise HostError("systemd", "no")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(box.systemd, "reload", refuse)
+    assert begun(tmp_path) == 1
+    assert read_state(box.layout) is None

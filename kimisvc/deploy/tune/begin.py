@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.deploy.tune.state import (
     Asked,
@@ -18,7 +19,6 @@ from kimisvc.deploy.tune.state import (
     forget_profiles,
     keep_profile,
     read_state,
-    refuse_meanwhile,
     write_state,
 )
 from kimisvc.deploy.tune.summary import spell
@@ -113,7 +113,7 @@ def begin(box: Box, asked: Asked, entries: tuple[Entry, ...], unit: UnitFile) ->
     files.make_folder(box.layout.runtime)
     files.make_folder(box.layout.state)
     with files.Lock(box.layout.operator_lock):
-        refuse_meanwhile(box.layout)
+        refuse_meanwhile(box)
         accepted = box.generations.sound_accepted()
         state = TuneState(
             instance=box.layout.instance,
@@ -126,10 +126,11 @@ def begin(box: Box, asked: Asked, entries: tuple[Entry, ...], unit: UnitFile) ->
         for entry in entries:
             keep_profile(box.layout, entry.contender.name, entry.written, entry.resolved)
         files.write_atomic(box.layout.installed(unit.name), unit.text, mode=0o644)
-        write_state(box.layout, state)
         box.systemd.reload()
         box.systemd.enable((unit.name,))
         box.systemd.reset_failed(unit.name)
+        # Last: a unit that systemd did not take is no search that anybody waits for.
+        write_state(box.layout, state)
     box.systemd.start(unit.name)
     return state
 

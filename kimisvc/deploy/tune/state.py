@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.errors import KimisvcError, LockedError
+from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.measure.comparison import MARGIN
 from kimisvc.measure.tuning import Search
@@ -179,16 +179,6 @@ def unfinished(layout: Layout) -> bool:
     except KimisvcError:
         return False
     return state is not None and state.ended is None
-
-
-def refuse_meanwhile(layout: Layout) -> None:
-    """Raise LockedError while a search is under way: two cannot decide what runs."""
-    if unfinished(layout):
-        raise LockedError(
-            "tuning",
-            f"a search for the best profile of {layout.instance} is under way",
-            hint="kimisvc tune --status shows it, kimisvc tune --cancel ends it",
-        )
 
 
 def _state(data: dict[str, Any]) -> TuneState:

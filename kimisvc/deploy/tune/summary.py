@@ -21,8 +21,11 @@ SHORT = 600.0
 """Below this many seconds, minutes are told with a tenth."""
 
 
-def summary(state: TuneState) -> str:
-    """Given a search, return what was tried, its figures, what it cost, and what was left and why."""
+def summary(state: TuneState, stopped: str = "") -> str:
+    """Given a search, return what was tried, its figures, what it cost, and what was left and why.
+
+    `stopped` says why nobody carries it on, where it is not at its end.
+    """
     lines = [f"{_title(state)}", f"asked for: {_asked(state)}", "tried:"]
     lines += [f"  {line}" for line in _tried(state)] or ["  nothing yet"]
     lines += [f"  {line}" for line in _not_tried(state)]
@@ -33,10 +36,9 @@ def summary(state: TuneState) -> str:
     if state.ended is not None:
         lines.append(f"ended: {state.ended.why}")
         lines.append(f"left in place: {state.ended.left}{_choice(state)}")
-    elif state.pending is not None:
-        lines.append(f"now: a start of {state.pending.candidate}, since {_at(state.pending.at)}")
-    elif state.log:
-        lines.append(f"now: {state.log[-1][1]}")
+    else:
+        lines += [f"{'was at' if stopped else 'now'}: {line}" for line in _now(state)]
+        lines += [f"stopped: {stopped}"] if stopped else []
     return "\n".join(lines)
 
 
@@ -114,6 +116,14 @@ def _speed(trial: TrialRow) -> str:
     if speed is None or f"{speed.mean:.2f} tok/s" in trial.reason:
         return ""
     return f"{speed.mean:.2f} tok/s (95 % interval {speed.low:.2f} to {speed.high:.2f}): "
+
+
+def _now(state: TuneState) -> Iterator[str]:
+    """What a search that has not ended is at; nothing where it has only begun."""
+    if state.pending is not None:
+        yield f"a start of {state.pending.candidate}, since {_at(state.pending.at)}"
+    elif state.log:
+        yield state.log[-1][1]
 
 
 def _not_tried(state: TuneState) -> Iterator[str]:

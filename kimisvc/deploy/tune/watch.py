@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.follow import read_progress
+from kimisvc.deploy.tune.meanwhile import down
 from kimisvc.deploy.tune.state import read_state
 from kimisvc.errors import ExitStatus, KimisvcError
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from kimisvc.records import Progress
 
 TICK = 0.5
-GIVEN_UP = ("failed", "inactive")
 PATIENCE = 15.0
 """How long the unit may be down before a watcher believes it (s); it is started again after 5."""
 
@@ -60,14 +60,15 @@ def _watch(box: Box, reporter: Reporter) -> TuneState:
         if progress is not None and progress != shown:
             shown = progress
             reporter.progress(progress)
-        unit = box.systemd.state(box.layout.tune_unit)
-        down = unit.active_state in GIVEN_UP and not unit.job
-        down_since = (down_since or box.clock()) if down else None
-        if down_since is not None and box.clock() - down_since > PATIENCE:
-            raise KimisvcError(
-                "search-stopped",
-                f"{unit.name} is {unit.active_state} ({unit.result}), and the search not at its end",
-                hint=f"journalctl -u {unit.name} says why; systemctl start {unit.name} goes on,"
-                " kimisvc tune --cancel ends it",
-            )
+        halted = down(box)
+        if halted is None:
+            down_since = None
+        else:
+            down_since = down_since or box.clock()
+            if box.clock() - down_since > PATIENCE:
+                raise KimisvcError(
+                    "search-stopped",
+                    f"the search is not at its end, and {halted.words}",
+                    hint=halted.hint,
+                )
         box.sleep(TICK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -17,6 +18,7 @@ from kimisvc.deploy.outcome import Ending, Outcome
 from kimisvc.deploy.tune.asked import WORDS, asked_of, read_plan
 from kimisvc.deploy.tune.begin import refuse_hopeless, with_target
 from kimisvc.deploy.tune.candidates import Offered, distance, entries, risk_of
+from kimisvc.deploy.tune.meanwhile import refuse_meanwhile, stopped
 from kimisvc.deploy.tune.plan import durations, plan_from, spent, start_seconds
 from kimisvc.deploy.tune.state import (
     Asked,
@@ -26,12 +28,12 @@ from kimisvc.deploy.tune.state import (
     TrialRow,
     TuneState,
     read_state,
-    refuse_meanwhile,
     unfinished,
     write_state,
 )
 from kimisvc.deploy.tune.summary import outlook, proposal, summary
 from kimisvc.deploy.tune.trial import Means, follow_begun, judge
+from kimisvc.deploy.tune.watch import watch
 from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.measure.comparison import Difference, StartFigure, compare
 from kimisvc.measure.contest import winner
@@ -43,6 +45,7 @@ from kimisvc.records import (
     ProbeSettings,
     Risk,
     SpeedTarget,
+    UnitState,
     Verdict,
     VerdictKind,
 )
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
 PASS, DEGRADED, FAIL, UNKNOWN = (
     VerdictKind.PASS, VerdictKind.DEGRADED, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE,
 )  # fmt: skip
+NAME = "kimisvc-kimi-tune.service"
 BASE = profile("base")
 LL = profile("ll", env={"NCCL_PROTO": "LL"}, description="tried")
 ROW = TrialRow(
@@ -66,6 +70,16 @@ STATE = TuneState(
     "kimi", 10.0, Asked(target=">40~50", budget_s=600.0, actor="ada"),
     (Contender("base", Risk.SAFE, 0), Contender("ll", Risk.SAFE_ISH, 1)),
 )  # fmt: skip
+
+
+class Silent:
+    """A reporter nobody reads."""
+
+    def step(self, text: str) -> None:
+        del text
+
+    def progress(self, progress: object) -> None:
+        del progress
 
 
 # ---------------------------------------------------------------- state
@@ -111,13 +125,84 @@ def test_a_damaged_state_says_so_and_locks_nobody_out(tmp_path: Path, text: str)
 
 
 def test_others_are_refused_until_it_has_ended(tmp_path: Path) -> None:
-    layout = box_at(tmp_path).layout
-    refuse_meanwhile(layout)
-    write_state(layout, STATE)
+    box = box_at(tmp_path, Quiet(kimisvc_kimi_tune="active"))
+    refuse_meanwhile(box)
+    write_state(box.layout, STATE)
     with pytest.raises(LockedError, match="under way"):
-        refuse_meanwhile(layout)
-    write_state(layout, replace(STATE, ended=Ended(9.0, "cancelled", "", "", 1)))
-    refuse_meanwhile(layout)
+        refuse_meanwhile(box)
+    write_state(box.layout, replace(STATE, ended=Ended(9.0, "cancelled", "", "", 1)))
+    refuse_meanwhile(box)
+
+
+class OfTheSearch(Quiet):
+    """The unit of the search, as systemd has it."""
+
+    def __init__(self, **unit: Any) -> None:
+        super().__init__()
+        self.unit = UnitState(NAME, **unit)
+
+    def state(self, unit: str) -> UnitState:
+        assert unit == self.unit.name
+        return self.unit
+
+
+FAILED = {
+    "load_state": "loaded", "active_state": "failed", "sub_state": "failed", "result": "signal",
+}  # fmt: skip
+GONE = {"load_state": "not-found", "active_state": "inactive", "sub_state": "dead"}
+BY_HAND = {**GONE, "load_state": "loaded", "result": "success"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "words", "goes_on"),
+    [
+        (FAILED, "is failed (signal)", "systemctl reset-failed {0} && systemctl start {0} goes on"),
+        (BY_HAND, "is inactive", "; systemctl start {0} goes on"),
+        (GONE, "is not there (not-found)", ""),
+    ],
+)
+def test_a_search_that_nobody_carries_on_says_so_and_what_to_do(
+    tmp_path: Path, unit: dict[str, Any], words: str, goes_on: str
+) -> None:
+    box = box_at(tmp_path, OfTheSearch(**unit))
+    assert stopped(box) is None  # no search, no unit of one
+    write_state(box.layout, STATE)
+    with pytest.raises(LockedError) as caught:
+        refuse_meanwhile(box)
+    assert caught.value.message.endswith(f"is not at its end, and its unit {NAME} {words}")
+    assert goes_on.format(NAME) in caught.value.hint
+    assert ("systemctl" in caught.value.hint) is bool(goes_on)
+    assert caught.value.hint.endswith("kimisvc tune --cancel --instance kimi ends it")
+    write_state(box.layout, replace(STATE, ended=Ended(9.0, "cancelled", "", "", 1)))
+    assert stopped(box) is None
+
+
+@pytest.mark.parametrize("unit", [{**BY_HAND, "job": 7}, {**BY_HAND, "active_state": "activating"}])
+def test_a_search_that_waits_for_its_unit_to_be_started_is_under_way(
+    tmp_path: Path, unit: dict[str, Any]
+) -> None:
+    box = box_at(tmp_path, OfTheSearch(**unit))
+    write_state(box.layout, STATE)
+    assert stopped(box) is None
+
+
+def test_who_follows_a_search_that_stopped_is_told_the_same(tmp_path: Path) -> None:
+    moments = itertools.count(0.0, 20.0)
+    box = replace(box_at(tmp_path, OfTheSearch(**FAILED)), clock=lambda: next(moments))
+    write_state(box.layout, STATE)
+    halted = stopped(box)
+    assert halted is not None
+    with pytest.raises(KimisvcError, match=r"not at its end, and its unit") as caught:
+        watch(box, Silent())
+    assert (caught.value.code, caught.value.hint) == ("search-stopped", halted.hint)
+
+
+def test_a_summary_of_a_search_that_stopped_says_so() -> None:
+    at_work = replace(STATE, pending=Pending("ll", 7, 20.0))
+    assert "now: a start of ll" in summary(at_work)
+    said = summary(at_work, "its unit is failed").splitlines()
+    assert said[-1] == "stopped: its unit is failed"
+    assert said[-2].startswith("was at: a start of ll, since ")
 
 
 def test_only_the_newest_lines_are_kept() -> None:
@@ -288,15 +373,7 @@ def cut_off(tmp_path: Path, speeds: tuple[float, ...] = (81.0, 81.1, 81.2)) -> t
     if speeds:
         add_start(box, 2, speeds, name="ll")
     nothing: Any = None
-    return Means(box, nothing, nothing_to_say()), Wish(LL, "as written\n", to_toml(LL), (), "")
-
-
-def nothing_to_say() -> Any:
-    class Silent:
-        def step(self, text: str) -> None:
-            del text
-
-    return Silent()
+    return Means(box, nothing, Silent()), Wish(LL, "as written\n", to_toml(LL), (), "")
 
 
 @pytest.mark.parametrize(
