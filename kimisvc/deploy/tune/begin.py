@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.tune.begun import left_to_its_gate
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.deploy.tune.state import (
@@ -139,7 +140,7 @@ def cancel(box: Box) -> TuneState | None:
     """Given a box, end its search where it is; return it, None where there was none to end.
 
     A start that is under way is left to its gate: it is accepted or rolled back
-    as after any apply. A damaged state is removed with its unit.
+    as after any apply, and counts as a start that was made. A damaged state is removed with its unit.
     """
     job = box.systemd.stop(box.layout.tune_unit)
     if job:
@@ -152,9 +153,12 @@ def cancel(box: Box) -> TuneState | None:
             files.remove(box.layout.tune)
             state = None
         if state is not None and state.ended is None:
+            begun = left_to_its_gate(box, state.pending) if state.pending else None
+            trials = (*state.trials, begun) if begun else state.trials
             left = "what runs is left to its gate: kimisvc status --follow"
             ended = Ended(box.now(), CANCELLED, "", left, int(ExitStatus.FAILED))
-            state = replace(state, ended=ended).saying(box.now(), CANCELLED)
+            state = replace(state, trials=trials, pending=None, ended=ended)
+            state = state.saying(box.now(), CANCELLED)
             write_state(box.layout, state)
         remove_unit(box)
     return state

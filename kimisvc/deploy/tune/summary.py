@@ -6,6 +6,7 @@ import time
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.measure.comparison import say
 from kimisvc.measure.contest import RISK_ORDER, is_settled, pair
@@ -104,10 +105,10 @@ def _asked(state: TuneState) -> str:
 def _tried(state: TuneState) -> Iterator[str]:
     for number, trial in enumerate(state.trials, 1):
         reason = trial.reason.strip().splitlines()[0] if trial.reason.strip() else ""
-        yield (
-            f"{number}. {trial.candidate}: {trial.verdict.value}, {_speed(trial)}"
-            f"{reason}; {spell(trial.seconds)}"
-        )
+        # One that was left to its gate was not judged.
+        left = trial.outcome == Outcome.STARTED.value
+        verdict = "" if left else f"{trial.verdict.value}, {_speed(trial)}"
+        yield f"{number}. {trial.candidate}: {verdict}{reason}; {spell(trial.seconds)}"
 
 
 def _speed(trial: TrialRow) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.apply import Reload, bring_about
 from kimisvc.deploy.follow import follow
 from kimisvc.deploy.outcome import Applied, Outcome
-from kimisvc.deploy.owed import owed
+from kimisvc.deploy.tune.begun import applied_since, seconds_taken, was_begun
 from kimisvc.deploy.tune.state import TrialRow
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.measure.comparison import start_figure
@@ -110,21 +110,9 @@ def _judged(
 
 
 def _took(box: Box, pending: Pending, ending: Ending) -> float:
-    """Given how a start ended, return what it and the one restored after it took, to their verdicts (s).
-
-    Where neither has a verdict: since the service was last started.
-    """
+    """Given how a start ended, return what it and the one restored after it took (s)."""
     decided = [row for row in (ending.verdict, ending.restored) if row is not None]
-    if not decided:
-        service = box.systemd.state(box.layout.units.service)
-        return max(0.0, box.now() - max(pending.at, service.started_at))
-    seconds = 0.0
-    for verdict in decided:
-        start = box.history.start(verdict.invocation)
-        # A gate that was run again over an old start began with us.
-        began = max(pending.at, start.started_at) if start else verdict.at
-        seconds += max(0.0, verdict.at - began)
-    return seconds
+    return seconds_taken(box, pending, decided)
 
 
 def judge(
@@ -162,17 +150,10 @@ def judge(
 def _begun(means: Means, wish: Wish, pending: Pending) -> Applied | None:
     """Given a start that may have been begun before us, follow it to its end; None if there is none."""
     box = means.box
-    ours = [row for row in box.history.applies(limit=5) if row.sequence > pending.since]
-    if not ours:
+    ours = applied_since(box, pending)
+    if not ours or not was_begun(box, ours[0], wish.resolved, pending):
         return None
     number = ours[0].generation
-    if not _is_of(box, number, wish):
-        return None
-    switched = box.generations.current_number() == number or any(
-        row.from_generation == number for row in box.history.rollbacks(pending.since)
-    )
-    if not switched or owed(box.layout, number) is not None:
-        return None
     means.reporter.step(f"following the start of {wish.profile.name} that was begun before")
     try:
         ending = follow(box, number, pending.since, means.reporter)
@@ -184,13 +165,6 @@ def _begun(means: Means, wish: Wish, pending: Pending) -> Applied | None:
         outcome = ending.outcome
         box.history.close_applies(number, box.now(), outcome.value, outcome.exit_status)
     return Applied(ending, number)
-
-
-def _is_of(box: Box, number: int, wish: Wish) -> bool:
-    try:
-        return box.generations.get(number).resolved() == wish.resolved
-    except KimisvcError:
-        return False
 
 
 def _figures(box: Box, ending: Ending) -> StartFigures | None:

@@ -15,8 +15,10 @@ from kimisvc.deploy.apply import Wish
 from kimisvc.deploy.history import ApplyRow, StartFigures, VerdictRow
 from kimisvc.deploy.history.rows import RollbackRow
 from kimisvc.deploy.outcome import Ending, Outcome
+from kimisvc.deploy.owed import owe
+from kimisvc.deploy.plan import Action
 from kimisvc.deploy.tune.asked import WORDS, asked_of, read_plan
-from kimisvc.deploy.tune.begin import refuse_hopeless, with_target
+from kimisvc.deploy.tune.begin import cancel, refuse_hopeless, with_target
 from kimisvc.deploy.tune.candidates import Offered, distance, entries, risk_of
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile, stopped
 from kimisvc.deploy.tune.plan import durations, plan_from, spent, start_seconds
@@ -27,6 +29,7 @@ from kimisvc.deploy.tune.state import (
     Pending,
     TrialRow,
     TuneState,
+    keep_profile,
     read_state,
     unfinished,
     write_state,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from kimisvc.deploy.box import Box
     from kimisvc.records import Profile
 
 PASS, DEGRADED, FAIL, UNKNOWN = (
@@ -409,6 +413,65 @@ def test_what_was_not_begun_is_not_followed(tmp_path: Path) -> None:
     assert follow_begun(means, wish, Pending("ll", newest, 90.0), None) is None
     other = replace(wish, resolved=to_toml(BASE))
     assert follow_begun(means, other, Pending("base", 0, 90.0), None) is None
+
+
+class Stopping(Quiet):
+    """A systemd in which the unit of the search is stopped at once."""
+
+    def stop(self, unit: str) -> int:
+        assert unit == NAME
+        return 0
+
+
+def cancelled(box: Box, pending: Pending) -> TuneState:
+    """Cancel a search of two that has measured the first, over a start of the second."""
+    box = replace(box, systemd=Stopping())  # type: ignore[arg-type]  # a stand-in
+    write_state(box.layout, replace(STATE, trials=(ROW,), pending=pending))
+    keep_profile(box.layout, "ll", "as written\n", to_toml(LL))
+    state = cancel(box)
+    assert state is not None
+    assert state == read_state(box.layout)
+    assert state.pending is None
+    return state
+
+
+def test_a_start_that_a_cancelled_search_had_begun_is_told_and_counted(tmp_path: Path) -> None:
+    means, _ = cut_off(tmp_path, ())
+    state = cancelled(means.box, Pending("ll", 0, 940.0))
+    left = state.trials[-1]
+    assert (left.outcome, left.started, left.generation, left.seconds) == ("started", True, 2, 60.0)
+    said = summary(state)
+    assert "  2. ll: begun, left to its gate; 1.0 min" in said.splitlines()
+    assert "cost: 2.0 min in 2 starts" in said.splitlines()
+    assert "not tried" not in said
+
+
+def test_one_that_its_gate_has_decided_long_ago_took_until_then(tmp_path: Path) -> None:
+    means, _ = cut_off(tmp_path)
+    state = cancelled(means.box, Pending("ll", 0, 90.0))
+    assert "2. ll: begun, left to its gate, which said PASS; 1.7 min" in summary(state)
+
+
+def test_one_that_was_rolled_back_by_hand_meanwhile_was_begun_too(tmp_path: Path) -> None:
+    means, _ = cut_off(tmp_path, ())
+    means.box.history.begin_apply(ApplyRow(95.0, None, 1, 2, "base", "ada", (), None, None))
+    means.box.generations.make_current(means.box.generations.get(1))
+    assert cancelled(means.box, Pending("ll", 0, 90.0)).trials[-1].generation == 2
+
+
+def test_one_of_which_nothing_is_known_any_more_is_not_denied(tmp_path: Path) -> None:
+    means, _ = cut_off(tmp_path, ())
+    means.box.layout.history.write_text("no history")
+    assert cancelled(means.box, Pending("ll", 0, 90.0)).trials[-1].started
+
+
+def test_one_that_was_not_begun_yet_was_not_tried(tmp_path: Path) -> None:
+    means, _ = cut_off(tmp_path, ())
+    state = cancelled(means.box, Pending("ll", means.box.history.sequence(), 90.0))
+    assert state.trials == (ROW,)
+    assert "not tried: ll (cancelled)" in summary(state)
+    owe(means.box.layout, Action.RESTART, 2)  # switched, and then nobody restarted it
+    assert cancelled(means.box, Pending("ll", 0, 90.0)).trials == (ROW,)
 
 
 # ---------------------------------------------------------------- plan and words
