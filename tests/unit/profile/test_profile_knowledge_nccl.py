@@ -61,6 +61,22 @@ def test_no_variable_has_two_rows() -> None:
     assert len(rows) == len(set(rows))
 
 
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("NCCL_SYM_CTAS", ""), ("NCCL_PAT_ENABLE", ""), ("NCCL_SYM_NOWIN_ENABLE", ""),
+        ("NCCL_SHM_USE_CUDA_MEMCPY", "2.30"), ("NCCL_SHM_MEMCPY_MODE", "2.30"),
+        ("NCCL_CREATE_THREAD_CONTEXT", "2.30"),
+    ],
+)  # fmt: skip
+def test_what_nccl_reads_is_not_called_unread(name: str, gone: str) -> None:
+    told = [finding.message for finding in variable_findings(draft({name: "1"}))]
+    assert not any("known to read" in message for message in told)
+    assert any(f"has no effect since NCCL {gone}." in message for message in told) == bool(gone)
+    (finding,) = risk_findings(draft({name: "1"}))
+    assert "is not documented" in finding.message
+
+
 @pytest.mark.parametrize("row", VARIABLES.values(), ids=lambda row: row.name)
 def test_every_row_says_what_why_and_where_from(row: Variable) -> None:
     assert row.does.endswith(".")

@@ -1,6 +1,7 @@
 """Variables that NCCL 2.32 reads and its manual does not tell of: by subject, one line each.
 
-Their names are those the library asks its environment for. What no manual
+Their names are those the libraries 2.27.5, 2.28.9, 2.29.7, 2.30.7, 2.31.2 and
+2.32.3 ask their environment for (the strings of libnccl.so). What no manual
 promises may change its meaning with any version.
 """
 
@@ -10,6 +11,7 @@ from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.records import Risk
 
 _DOCUMENT = "NCCL 2.32 source"
+_OLDER_DOCUMENT = "NCCL 2.27 to 2.31 source"
 _WHY = (
     "is not documented: NCCL promises nothing about it, and wrong results were reported of such "
     "(nccl#2408)"
@@ -23,7 +25,8 @@ _SUBJECTS: tuple[tuple[str, ActsOn, str], ...] = (
     ("Writes the rings and trees that NCCL found to a file.", ActsOn.LOG,
      "NCCL_GRAPH_DUMP_FILE NCCL_GRAPH_DUMP_FILE_RANK NCCL_TOPO_DUMP_FILE_RANK"),
     ("Sizes and limits of the collectives.", ActsOn.COLLECTIVES,
-     ("NCCL_CHUNK_SIZE NCCL_THREAD_THRESHOLDS NCCL_WORK_FIFO_BYTES NCCL_WORK_ARGS_BYTES "
+     ("NCCL_PAT_ENABLE NCCL_SYM_CTAS NCCL_SYM_NOWIN_ENABLE "
+     "NCCL_CHUNK_SIZE NCCL_THREAD_THRESHOLDS NCCL_WORK_FIFO_BYTES NCCL_WORK_ARGS_BYTES "
      "NCCL_PAT_NDIMS NCCL_SYM_KERNEL NCCL_SYM_CE_THRESHOLD NCCL_SYM_TMA_ENABLE "
      "NCCL_SYM_RS_GIN_CHUNK_SIZE NCCL_SYM_REUSE_SYSMEM_HANDLES NCCL_ALLGATHERV_ENABLE "
      "NCCL_ENQUEUE_REARCH_ENABLE NCCL_GRAPH_HELPER_DISABLE NCCL_L1_SHARED_MEMORY_CARVEOUT "
@@ -47,6 +50,7 @@ _SUBJECTS: tuple[tuple[str, ActsOn, str], ...] = (
     ("How NCCL starts, and how its threads run.", ActsOn.START,
      ("NCCL_GROUP_CUDA_STREAM NCCL_HOSTID NCCL_PROXY_CPUSET NCCL_PROXY_APPEND_BATCH_SIZE "
      "NCCL_PROGRESS_APPENDOP_FREQ NCCL_SET_CPU_STACK_SIZE NCCL_CONNECT_ROUND_MAX_PEERS "
+     "NCCL_NET_PLUGIN_REF_COUNT NCCL_GIN_PLUGIN_REF_COUNT NCCL_RMA_PLUGIN_REF_COUNT "
      "NCCL_TOPO_SPLIT_MLOPART NCCL_ENABLE_VERSION_CHECK NCCL_NO_CACHE NCCL_IBVERBS_LIB")),
     ("What NCCL reports of itself.", ActsOn.LOG,
      ("NCCL_NVTX_DISABLE NCCL_WARN_ENABLE_DEBUG_INFO NCCL_PARAM_DUMP_ALL "
@@ -68,6 +72,11 @@ _SUBJECTS: tuple[tuple[str, ActsOn, str], ...] = (
      "NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME NCCL_IB_RESILIENCY_PORT_FAILOVER "
      "NCCL_IB_RESILIENCY_PORT_FAILOVER_MAX_ATTEMPTS NCCL_IB_RESILIENCY_PORT_FAILOVER_PROBE_DELAY "
      "NCCL_IB_RESILIENCY_PORT_RECOVERY NCCL_IB_RESILIENCY_PORT_RECOVERY_ATTEMPTS_MAX "
+     "NCCL_IB_RESILIENCY_PORT_RECOVERY_ACK_TIMEOUT "
+     "NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_INTERVAL "
+     "NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_SIZE "
+     "NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_SEQUENCE_SIZE "
+     "NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_TIMEOUT "
      "NCCL_IB_RESILIENCY_PORT_RECOVERY_START_DELAY NCCL_IB_ROUTABLE_FLID_GID_INDEX "
      "NCCL_IB_SORT_MERGE_NICS NCCL_IB_SUBNET_AWARE_ROUTING NCCL_IB_SUBNET_PREFIX_LEN "
      "NCCL_IB_USE_INLINE NCCL_IB_WARN_RAIL_LOCAL NCCL_IB_WQE_LATENCY_REPORT "
@@ -82,18 +91,36 @@ _SUBJECTS: tuple[tuple[str, ActsOn, str], ...] = (
      "NCCL_RMA_PROXY_QUEUE_SIZE NCCL_NUM_RMA_CTX NCCL_NUM_RMA_INT_CTX")),
 )  # fmt: skip
 
+_GONE: tuple[tuple[str, ActsOn, str, str], ...] = (
+    ("Copies through host memory with the GPU's copy engines, and on which side.",
+     ActsOn.COLLECTIVES, "2.30", "NCCL_SHM_USE_CUDA_MEMCPY NCCL_SHM_MEMCPY_MODE"),
+    ("Gave the proxy thread a CUDA context of its own.", ActsOn.START, "2.30",
+     "NCCL_CREATE_THREAD_CONTEXT"),
+    ("Sizes of networking from the GPU.", ActsOn.NETWORK, "2.30",
+     ("NCCL_GIN_COUNTER_POOL_SIZE NCCL_GIN_SIGNAL_POOL_SIZE NCCL_GIN_NCONTEXTS "
+     "NCCL_GIN_EXCLUSIVE_CONTEXTS")),
+    ("Which network cards GPUs, and parts of one, use.", ActsOn.NETWORK, "2.32",
+     "NCCL_MLOPART_RDMA_ENABLE NCCL_NET_GDR_MLOPART NCCL_TOPO_SCATTER_START_NET"),
+)  # fmt: skip
+"""What NCCL 2.27 to 2.31 read, the first version that does not, and the variables."""
 
-def _judged(name: str, does: str, acts_on: ActsOn) -> Variable:
+
+def _judged(name: str, does: str, acts_on: ActsOn, removed: str = "") -> Variable:
     if acts_on is ActsOn.LOG:
         risk, why = Risk.SAFE_ISH, "is not documented; changes what NCCL reports only"
     elif acts_on is ActsOn.NETWORK:
         risk, why = Risk.SAFE_ISH, "is not documented; acts on traffic between boxes only"
     else:
         risk, why = Risk.RISKY, _WHY
-    return Variable(name, does, None, risk, why, acts_on, document=_DOCUMENT)
+    return Variable(
+        name, does, None, risk, why, acts_on,
+        document=_DOCUMENT if not removed else _OLDER_DOCUMENT,
+        removed=removed, instead="nothing: no version since has it" if removed else "",
+    )  # fmt: skip
 
 
-NCCL_UNDOCUMENTED: tuple[Variable, ...] = tuple(
-    _judged(name, does, acts_on) for does, acts_on, names in _SUBJECTS for name in names.split()
+NCCL_UNDOCUMENTED: tuple[Variable, ...] = (
+    *(_judged(name, does, on) for does, on, names in _SUBJECTS for name in names.split()),
+    *(_judged(name, does, on, gone) for does, on, gone, names in _GONE for name in names.split()),
 )
 """Every variable that NCCL reads without documenting it."""
