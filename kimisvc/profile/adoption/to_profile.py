@@ -277,12 +277,12 @@ def _name_secrets_file(draft: Draft) -> None:
 
 
 def profile_name(model: object, fallback: str) -> str:
-    """Given the model, return the name of a profile made from it."""
+    """Given the model, return the name of a profile made from it; none of its secrets is in it."""
     parts = str(model or fallback).rstrip("/").split("/")
     hub = [part for part in parts if part.startswith("models--")]  # a cache of the hub's
     last = hub[0].rpartition("--")[2] if hub else parts[-1]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:64]
-    return name or "adopted"
+    return "adopted" if not name or secret_in("", str(model)) or secret_in("", name) else name
 
 
 def refuse_unwritable(texts: Sequence[str]) -> None:

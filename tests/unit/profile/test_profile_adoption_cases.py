@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from loading import load
 
@@ -217,6 +217,7 @@ SECRET = "topsecret0Aa1Bb2Cc3Dd4"
          f"export U=http://a:{SECRET}@b/; ", f"docker run -e TOKEN={SECRET} img ", f"A_KEY={SECRET} "]
     ),
 )  # fmt: skip
+@example([f"hf_{SECRET}"], f"docker run -e TOKEN={SECRET} img ")
 def test_a_planted_secret_is_never_told(options: list[str], before: str) -> None:
     start = "--model o/m" if "docker" in before else "vllm serve o/m"
     command = f"{before}{start} {' '.join(options)}"
