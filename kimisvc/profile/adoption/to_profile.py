@@ -160,6 +160,10 @@ def _take_secret(key: str, one: Written, scene: Scene) -> None:
 
 
 def _take_model(word: str, scene: Scene, comment: str) -> None:
+    secret = secret_in("", word)
+    if secret:
+        scene.draft.unclear("the word for the model", f"was left out: it holds {secret}")
+        return
     path = word.startswith(("./", "../")) or word in (".", "..")
     model = scene.absolute(word) if path else word
     if model != word:
@@ -277,12 +281,12 @@ def _name_secrets_file(draft: Draft) -> None:
 
 
 def profile_name(model: object, fallback: str) -> str:
-    """Given the model, return the name of a profile made from it; none of its secrets is in it."""
+    """Given the model, return the name of a profile made from it."""
     parts = str(model or fallback).rstrip("/").split("/")
     hub = [part for part in parts if part.startswith("models--")]  # a cache of the hub's
     last = hub[0].rpartition("--")[2] if hub else parts[-1]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:64]
-    return "adopted" if not name or secret_in("", str(model)) or secret_in("", name) else name
+    return name if name and not secret_in("", name) else "adopted"
 
 
 def refuse_unwritable(texts: Sequence[str]) -> None:
