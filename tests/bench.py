@@ -168,6 +168,55 @@ def exporter_figures(box: Box) -> None:
         stage.stop()
 
 
+SAME_LENGTHS = """schema = 1
+extends = "cpu_smollm2.toml"
+name = "agreement"
+
+[probe]
+prompt_tokens = 64
+max_tokens = 128
+min_runs = 4
+max_runs = 4
+"""
+"""So many runs, whatever their spread, and as long as those of vLLM's own benchmark."""
+LOADER = ("--concurrency", "1", "--input-tokens", "64", "--output-tokens", "128", "--requests", "4")
+TURNS = 6
+AGREE_ENGINE, AGREE_LOADER = 0.5, 1.0
+
+
+def agreement(box: Box) -> None:
+    """Hold the probe against the real vLLM's counters and against `vllm bench serve`, in turn.
+
+    Other work on the machine moves a processor's speed by more than the two
+    differ, so that the means of several turns are compared.
+    """
+    stage = Stage(box, "kimi", port=8000)
+    box.write("/etc/agreement.toml", SAME_LENGTHS)
+    # Cold, and on a busy machine, its load takes minutes.
+    box.run("kimisvc", "apply", "/etc/agreement.toml", timeout=600.0)
+    probes, engines, loads = [], [], []
+    for turn in range(TURNS):
+        for which in ("probe", "load") if turn % 2 else ("load", "probe"):
+            if which == "load":
+                done = box.run("kimisvc", "bench", *LOADER, "--json", timeout=300.0)
+                loads.append(1000 / json.loads(done.stdout)["benches"][0]["mean_tpot_ms"])
+                continue
+            told = json.loads(box.run("kimisvc", "probe", "--json", timeout=300.0).stdout)
+            probes.append(told["decode_tok_s"])
+            engines.append(told["engine_decode_tok_s"])
+    probe, engine, load = map(statistics.mean, (probes, engines, loads))
+    for what, other, aim in (
+        ("the engine's own counters", engine, AGREE_ENGINE),
+        ("vllm bench serve, 1000 / mean TPOT", load, AGREE_LOADER),
+    ):
+        off = 100 * abs(probe / other - 1)
+        sys.stdout.write(
+            f"probe of the real vLLM on this CPU, {TURNS} turns: {probe:.2f} tok/s; {what}"
+            f" {other:.2f} tok/s: {off:.2f} % apart, aim {aim:g} %: {'missed' if off > aim else 'met'}\n"
+        )
+    stage.stop()
+
+
 def beyond_requests(stage: Stage, box: Box) -> float:
     """Return the time from the gate's first sight of readiness to its verdict, less its requests."""
     text = box.run(
@@ -202,6 +251,11 @@ def main() -> None:
     try:
         set_the_stage(box)
         commands_inside(Stage(box, "bench"), box)
+        reason = why_not("vllm")
+        if reason:
+            sys.stdout.write(f"left out: the probe against the real vLLM: {reason}\n")
+        else:
+            agreement(box)
         exporter_figures(box)
     finally:
         box.stop()
