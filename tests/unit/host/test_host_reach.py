@@ -23,12 +23,9 @@ from kimisvc.host.reach import (
 
 
 @pytest.fixture
-def root(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that anybody may enter, in which `home` is hidden."""
-    base = tmp_path_factory.getbasetemp()
-    for folder in (base.parent, base, tmp_path):
+    for folder in (tmp_path, *tmp_path.parents):
         if not folder.stat().st_mode & 0o001:
             folder.chmod(0o755)
     (tmp_path / "home").mkdir()
