@@ -246,8 +246,9 @@ class UnitNames:
 class UnitState:
     """What systemd says of one unit now. `main_pid` 0: no process runs.
 
-    `started_monotonic` is when this start began, `main_ended_monotonic` when the last main
-    process to end did (s of CLOCK_MONOTONIC; 0: never). `restart` is the Restart= in force.
+    `started_monotonic` is when this start began, `main_started_monotonic` when the newest
+    main process did, `main_ended_monotonic` when it ended (s of CLOCK_MONOTONIC; 0: never).
+    `restart` is the Restart= in force.
     """
 
     name: str
@@ -262,6 +263,7 @@ class UnitState:
     exec_main_status: int = 0
     started_at: float = 0.0
     started_monotonic: float = 0.0
+    main_started_monotonic: float = 0.0
     main_ended_monotonic: float = 0.0
     fragment: str = ""
     drop_ins: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, restarts, switch
-from kimisvc.deploy.follow import Reporter, follow
+from kimisvc.deploy.follow import Begun, Reporter, follow
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
@@ -129,14 +129,13 @@ def plan_of(box: Box, wish: Wish) -> Plan:
 
 def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | None:
     """Plan, look, carry out. None: what the plan was made from had changed under it."""
-    since = box.history.sequence()
     plan = plan_of(box, wish)
     _refuse(box, wish, plan, checks, reporter)
     previous = box.generations.sound_current()
     if plan.action is Action.NOTHING and previous is not None:
         return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
     _warn_of_rejected(box, wish, reporter)
-    return _carry_out(box, wish, checks, plan, since, reporter)
+    return _carry_out(box, wish, checks, plan, reporter)
 
 
 def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
@@ -225,7 +224,7 @@ def _too_short(box: Box, wish: Wish, plan: Plan) -> list[Problem]:
 
 
 def _carry_out(
-    box: Box, wish: Wish, checks: Checks, plan: Plan, since: int, reporter: Reporter
+    box: Box, wish: Wish, checks: Checks, plan: Plan, reporter: Reporter
 ) -> Applied | None:
     before = _last_accepted(box)
     checks.prepare()
@@ -245,6 +244,9 @@ def _carry_out(
             wish.profile.name, wish.actor, restarts(plan, box.layout.units), None, None,
         )  # fmt: skip
         begun = box.history.begin_apply(row)
+        # Here, and not before the host was looked at: what was decided meanwhile is of what ran then.
+        since = box.history.sequence()
+        ended = ended_by(box, plan)
         try:
             restarted = switch(box, plan, generation, wish.units)
         except KimisvcError as error:
@@ -256,16 +258,23 @@ def _carry_out(
     if plan.action is Action.RECORD:
         ending = Ending(Outcome.RECORDED, plan.why)
     else:
-        ending = wait_for(box, generation, plan.action, since, wish.following, reporter)
+        what = Begun(generation.number, since, ended)
+        ending = wait_for(box, generation, plan.action, what, wish.following, reporter)
     keep_ending(box, begun, ending)
     return Applied(ending, generation.number, row.previous, restarted, before, copies)
+
+
+def ended_by(box: Box, plan: Plan) -> str:
+    """Given a plan that is about to be carried out, return the start that it ends; "" if none."""
+    service = box.systemd.state(box.layout.units.service)
+    return service.invocation_id if plan.action is Action.RESTART else ""
 
 
 def wait_for(
     box: Box,
     generation: Generation,
-    begun: Action,
-    since: int,
+    action: Action,
+    begun: Begun,
     following: Following,
     reporter: Reporter,
 ) -> Ending:
@@ -273,12 +282,12 @@ def wait_for(
 
     Raise LeftAtWorkError on Ctrl-C: what was begun goes on.
     """
-    if begun in (Action.NOTHING, Action.RECORD):
+    if action in (Action.NOTHING, Action.RECORD):
         return Ending(Outcome.UNCHANGED, f"generation {generation.label} runs and is accepted")
     if following is Following.LEAVE:
         return Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
     try:
-        return follow(box, generation.number, since, reporter)
+        return follow(box, begun, reporter)
     except KeyboardInterrupt:
         raise LeftAtWorkError(box.layout.instance) from None
 

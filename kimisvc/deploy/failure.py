@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.redacting import last_words
-from kimisvc.deploy.unkept import waiting_records
-from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.deploy.unkept import latest_judgement
+from kimisvc.errors import ExitStatus
+from kimisvc.records import VerdictKind
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
@@ -47,14 +48,9 @@ def _came_to_no_end(box: Box, service: UnitState, gate: UnitState) -> bool:
     """
     if gate.result != LATE:
         return False
-    if waiting_records(box.layout):
-        return False
-    try:
-        verdicts = box.history.verdicts(limit=5)
-    except KimisvcError:
-        return True
-    start = service.invocation_id
-    return not any(v.invocation == start and v.at >= gate.started_at for v in verdicts)
+    current = box.generations.current_number()
+    judged = latest_judgement(box, current or 0, service.invocation_id)
+    return judged is None or judged.at < gate.started_at
 
 
 def gave_up(service: UnitState) -> bool:
@@ -71,7 +67,9 @@ def gave_up(service: UnitState) -> bool:
     if service.active_state != "failed" or service.job:
         return False
     refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
-    waited_in_vain = service.started_monotonic > service.main_ended_monotonic
+    # A process that SIGKILL does not end (a disk or driver that hangs) never did.
+    stuck = service.main_started_monotonic > service.main_ended_monotonic
+    waited_in_vain = service.started_monotonic > service.main_ended_monotonic and not stuck
     died = service.restart in NEVER_AGAIN and service.result != LATE
     return refused or service.result == TOO_MANY or waited_in_vain or died
 
@@ -81,14 +79,12 @@ def reason(box: Box, current: int) -> str:
     service = box.systemd.state(box.layout.units.service)
     if gave_up(service):
         return _why_it_gave_up(box, service)
-    try:
-        verdicts = box.history.verdicts(limit=5)
-    except KimisvcError as error:
-        return f"the gate said FAIL ({error.message})"
     if _came_to_no_end(box, service, box.systemd.state(box.layout.units.gate)):
         return "the gate came to no end within its deadline"
-    newest = next((v for v in verdicts if v.generation == current), None)
-    return newest.verdict.reason if newest else "the gate said FAIL"
+    judged = latest_judgement(box, current, service.invocation_id)
+    if judged is None or judged.verdict.kind is not VerdictKind.FAIL:
+        return "the gate said FAIL"
+    return judged.verdict.reason
 
 
 def _why_it_gave_up(box: Box, service: UnitState) -> str:

@@ -19,7 +19,7 @@ from kimisvc.deploy.outcome import (
     judge,
 )
 from kimisvc.deploy.redacting import last_words
-from kimisvc.deploy.unkept import waiting_records
+from kimisvc.deploy.unkept import latest_judgement, waiting_records
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.records import VerdictKind
@@ -52,8 +52,17 @@ class _Told:
     rollbacks: int = 0
 
 
-def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
-    """Given what was begun and the sequence before it, wait until it has ended; return how.
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What was begun: a generation, the sequence before it, and the start that was ended for it."""
+
+    generation: int
+    since: int
+    ended: str = ""
+
+
+def follow(box: Box, begun: Begun, reporter: Reporter) -> Ending:
+    """Given what was begun, wait until it has ended; return how.
 
     Bounded by the deadlines of the units themselves: each of them ends in a
     verdict, a rollback or a stop.
@@ -61,7 +70,7 @@ def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
     told = _Told()
     resting_since: float | None = None
     while True:
-        seen = _looked(box, generation, since)
+        seen = _looked(box, begun)
         _tell(box, seen, told, reporter)
         ending = judge(seen)
         if ending is not None:
@@ -73,14 +82,15 @@ def follow(box: Box, generation: int, since: int, reporter: Reporter) -> Ending:
         elif resting_since is None:
             resting_since = now
         elif now - resting_since > REST:
-            return _ending_unkept(box, seen) or Ending(Outcome.STOPPED, _rest_reason(box, seen))
+            known = _ending_unkept(box, seen) or _ending_at_rest(box, seen)
+            return known or Ending(Outcome.STOPPED, _rest_reason(box, seen))
         box.sleep(TICK)
 
 
-def _looked(box: Box, generation: int, since: int) -> Evidence:
+def _looked(box: Box, begun: Begun) -> Evidence:
     """Look; a watcher who can see no more says that what he watched goes on."""
     try:
-        return look(box, generation, since)
+        return look(box, begun)
     except KimisvcError as error:
         instance = box.layout.instance
         raise KimisvcError(
@@ -118,11 +128,11 @@ def resume(box: Box, reporter: Reporter) -> Applied | None:
         and (verdict is None or verdict.sequence < rollback.sequence)
     ):
         generation, since = rollback.from_generation, rollback.sequence - 1
-    return Applied(follow(box, generation, since, reporter), generation)
+    return Applied(follow(box, Begun(generation, since), reporter), generation)
 
 
-def look(box: Box, generation: int, since: int) -> Evidence:
-    """Given what was begun and the sequence before it, return all that is known about it now.
+def look(box: Box, begun: Begun) -> Evidence:
+    """Given what was begun, return all that is known about it now.
 
     Units first, history after: what a unit did before it came to rest is
     then never missed.
@@ -131,15 +141,16 @@ def look(box: Box, generation: int, since: int) -> Evidence:
     service, gate, rollback = (
         box.systemd.state(name) for name in (names.service, names.gate, names.rollback)
     )
-    if box.history.sequence() < since:
-        since = 0  # it was taken away meanwhile, and began anew
+    # Where history was taken away meanwhile, it began anew.
+    since = begun.since if box.history.sequence() >= begun.since else 0
     return Evidence(
-        generation,
+        begun.generation,
         box.history.verdicts(since),
         box.history.rollbacks(since),
         service,
         gate,
         rollback,
+        begun.ended,
     )
 
 
@@ -180,6 +191,24 @@ def _ending_unkept(box: Box, seen: Evidence) -> Ending | None:
     failed = begun.verdict.reason if begun else f"generation {seen.generation} failed"
     back = f"generation {current} restored" + (" and proven" if good else ", but not proven")
     return Ending(Outcome.ROLLED_BACK if good else Outcome.NOT_RESTORED, f"{failed}; {back}: {why}")
+
+
+def _ending_at_rest(box: Box, seen: Evidence) -> Ending | None:
+    """How it ended where nothing comes any more, and what has come is not the usual."""
+    current = box.generations.current_number()
+    if current != seen.generation and not seen.rollbacks:
+        why = f"generation {current} was applied since, in the place of {seen.generation}"
+        return Ending(Outcome.SUPERSEDED, why)
+    judged = latest_judgement(box, seen.generation, seen.service.invocation_id)
+    if judged is None or seen.service.invocation_id == seen.ended:
+        return None
+    why = judged.verdict.reason
+    if judged.verdict.kind is VerdictKind.FAIL:
+        none = f"{why}; no rollback came: see systemctl status {seen.rollback.name}"
+        return Ending(Outcome.NOT_RESTORED, none)
+    accepted = box.generations.sound_accepted()
+    proven = accepted is not None and accepted.number == seen.generation
+    return Ending(Outcome.ACCEPTED, why) if proven and judged.verdict.kind.accepted else None
 
 
 def _rest_reason(box: Box, seen: Evidence) -> str:

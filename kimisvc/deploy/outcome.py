@@ -75,7 +75,10 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known at one moment about what was begun: newest rows first, and the units."""
+    """What is known at one moment about what was begun: newest rows first, and the units.
+
+    `ended` is the start that was ended for it: a verdict on that comes too late.
+    """
 
     generation: int
     verdicts: Sequence[VerdictRow]
@@ -83,12 +86,13 @@ class Evidence:
     service: UnitState
     gate: UnitState
     rollback: UnitState
+    ended: str = ""
 
 
 def judge(seen: Evidence) -> Ending | None:
     """Given the evidence, return how it ended; None while something is still at work."""
     verdict = next(
-        (v for v in seen.verdicts if v.generation == seen.generation and _counts(v)), None
+        (v for v in seen.verdicts if v.generation == seen.generation and _counts(seen, v)), None
     )
     rollback = next(
         (r for r in reversed(seen.rollbacks) if r.from_generation == seen.generation), None
@@ -119,8 +123,10 @@ def _tried_again(rollback: UnitState) -> str:
     return f"{again}see journalctl -u {rollback.name}"
 
 
-def _counts(verdict: VerdictRow) -> bool:
+def _counts(seen: Evidence, verdict: VerdictRow) -> bool:
     """A good verdict that was not accepted proved a start that runs no more: another will come."""
+    if seen.ended and verdict.invocation == seen.ended:
+        return False
     return verdict.accepted or not verdict.verdict.kind.accepted
 
 
@@ -142,7 +148,7 @@ def _after_rollback(
             for v in seen.verdicts
             if v.generation == rollback.to_generation
             and v.sequence > rollback.sequence
-            and _counts(v)
+            and _counts(seen, v)
         ),
         None,
     )

@@ -7,19 +7,24 @@ gate differs, the model stays loaded.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import Following, keep_ending, wait_for
+from kimisvc.deploy.apply import Following, ended_by, keep_ending, wait_for
 from kimisvc.deploy.box import SWITCH_WAIT, AtBoot, Box, is_installed, keep_copies, plan_for, switch
 from kimisvc.deploy.failure import has_failed, reason
+from kimisvc.deploy.follow import Begun
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
+from kimisvc.deploy.unkept import (
+    is_told,
+    keep_rollback,
+    waiting_records,
+    waiting_rollbacks,
+)
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records import OnFail, Severity
@@ -70,33 +75,30 @@ def for_unit(box: Box) -> RollbackRow | None:
         if unfinished is not None:
             row = RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
             _restore(box, unfinished, AtBoot.AS_IT_WAS)
-            keep_rollback(box, row)
-            return row
+            return _kept(box, row)
         if not has_failed(box):
             return None
         why = reason(box, current)
         accepted = _proven(box, current)
         obstacle = _obstacle(box, current, accepted)
         if obstacle or accepted is None:
-            row = RollbackRow(box.now(), current, None, f"{why}; {obstacle}")
-            outcome = Outcome.NOT_RESTORED
-            unkept = keep_rollback(box, row)
-        else:
-            units = accepted.units()
-            plan = plan_for(box, accepted.resolved(), units)
-            kept = "".join(
-                f"; a hand-edited unit is kept as {copy}" for copy in keep_copies(box, plan)
-            )
-            row = RollbackRow(box.now(), current, accepted.number, why + kept)
-            outcome = Outcome.ROLLED_BACK
-            # Kept first: what ends us in between must not leave a box that nobody can explain.
-            unkept = keep_rollback(box, row)
-            switch(box, plan, accepted, units, AtBoot.AS_IT_WAS)
-        if unkept:
-            return replace(row, reason=f"{row.reason}; not kept in history: {unkept}")
-        with contextlib.suppress(KimisvcError):
-            box.history.close_applies(current, box.now(), outcome.value, outcome.exit_status)
+            return _kept(box, RollbackRow(box.now(), current, None, f"{why}; {obstacle}"))
+        units = accepted.units()
+        plan = plan_for(box, accepted.resolved(), units)
+        copies = keep_copies(box, plan)
+        aside = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
+        # Kept first: what ends us in between must not leave a box that nobody can explain.
+        row = _kept(box, RollbackRow(box.now(), current, accepted.number, why + aside))
+        switch(box, plan, accepted, units, AtBoot.AS_IT_WAS)
         return row
+
+
+def _kept(box: Box, row: RollbackRow) -> RollbackRow:
+    """Keep a rollback, once for what failed however often it is tried; return what is to be told."""
+    names = box.layout.units
+    began = max(box.systemd.state(name).started_at for name in (names.service, names.gate))
+    unkept = "" if is_told(box, row, began) else keep_rollback(box, row)
+    return replace(row, reason=f"{row.reason}; not kept in history: {unkept}") if unkept else row
 
 
 def take_unkept(box: Box) -> None:
@@ -143,11 +145,10 @@ def to_generation(
             # Not under the lock of a switch: asking a vLLM takes its time, and a gate that ends
             # meanwhile has to be settled.
             _refuse(target, plan, preflight)
-            since = box.history.sequence()
             begun = _begin(box, wish, target, plan, reporter)
             if begun is not None:
                 break
-        ending = wait_for(box, target, plan.action, since, wish.following, reporter)
+        ending = wait_for(box, target, plan.action, begun.what, wish.following, reporter)
         keep_ending(box, begun.row, ending)
         return Applied(
             ending,
@@ -174,6 +175,7 @@ class _Begun:
     """A rollback by hand that is on its way: its row in history, what was current, what was done."""
 
     row: int
+    what: Begun
     previous: int | None
     restored: _Restored
 
@@ -191,8 +193,9 @@ def _begin(
             box.now(), None, target.number, previous, target.profile, wish.actor, (), None, None
         )
         begun = box.history.begin_apply(row)
+        what = Begun(target.number, box.history.sequence(), ended_by(box, plan))
         try:
-            return _Begun(begun, previous, _restore(box, target, AtBoot.ENABLED))
+            return _Begun(begun, what, previous, _restore(box, target, AtBoot.ENABLED))
         except KimisvcError as error:
             keep_ending(box, begun, Ending(Outcome.BROKE, error.message))
             raise

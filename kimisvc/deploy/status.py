@@ -71,7 +71,7 @@ def read_status(box: Box) -> Status:
         troubles.append(f"{box.layout.current} is no symlink: remove it and apply a profile")
     if owed(box.layout, box.generations.current_number()) is not None:
         troubles.append("an apply was cut off before its restart: apply the profile again")
-    start, verdict, last_rollback, canary = _past(box, service, troubles)
+    start, verdict, last_rollback, canary = _past(box, current, service, troubles)
     rollback = box.systemd.state(names.rollback)
     if rollback.active_state == "failed" or rollback.sub_state == "auto-restart":
         again = "; it is tried again every minute" if rollback.active_state != "failed" else ""
@@ -97,19 +97,29 @@ def read_status(box: Box) -> Status:
 
 
 def _past(
-    box: Box, service: UnitState, troubles: list[str]
+    box: Box, current: Generation | None, service: UnitState, troubles: list[str]
 ) -> tuple[StartRow | None, VerdictRow | None, RollbackRow | None, CanaryRow | None]:
     """What history says of the start that runs, the newest rollback, and the newest canary."""
     history = box.history
     # Until its restart a crashed service goes by the invocation of the start that died.
     runs = service.goes_on and service.sub_state != "auto-restart"
+    accepted = box.generations.sound_accepted()
+    # A gate's change alone keeps the start: the verdict on the generation before says nothing of
+    # this one, unless that rests on it (nothing that runs depended on what changed).
+    rests = current is not None and accepted is not None and accepted.number == current.number
     has_canary = files.exists(box.layout.installed(box.layout.units.canary_timer))
     try:
         verdicts = history.verdicts(limit=20)
         return (
             history.start(service.invocation_id),
             next(
-                (v for v in verdicts if runs and v.invocation == service.invocation_id),
+                (
+                    v
+                    for v in verdicts
+                    if runs
+                    and v.invocation == service.invocation_id
+                    and (rests or (current is not None and v.generation == current.number))
+                ),
                 None,
             ),
             next(iter(history.rollbacks(limit=1)), None),

@@ -6,12 +6,14 @@ next settle takes both; until one succeeds, the rollback unit is tried again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.gate.record import GateRecord, record_from_json
 from kimisvc.deploy.history import RollbackRow
+from kimisvc.deploy.outcome import Outcome
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.layout import Layout
+    from kimisvc.records import Verdict
 
 
 def keep_rollback(box: Box, row: RollbackRow) -> str:
     """Given a rollback, keep it in history, or until history can be written; return why it is not yet."""
     try:
         box.history.mend(box.now())
-        box.history.add_rollback(row)
+        take_rollbacks(box)  # they came first
+        _add(box, row)
     except KimisvcError as error:
         waiting = [*waiting_rollbacks(box.layout), row]
         note = json.dumps([dataclasses.asdict(one) for one in waiting])
@@ -46,8 +50,30 @@ def waiting_rollbacks(layout: Layout) -> tuple[RollbackRow, ...]:
 def take_rollbacks(box: Box) -> None:
     """Put the rollbacks that wait into history. Raise KimisvcError where it cannot be written."""
     for row in waiting_rollbacks(box.layout):
-        box.history.add_rollback(row)
+        _add(box, row)
     files.remove(_note(box.layout))
+
+
+def is_told(box: Box, row: RollbackRow, since: float) -> bool:
+    """Given a rollback and when what failed began, say whether it was kept before: it is tried again."""
+    kept: tuple[RollbackRow, ...] = ()
+    with contextlib.suppress(KimisvcError):
+        kept = box.history.rollbacks(limit=1)
+    newest = next(iter((*reversed(waiting_rollbacks(box.layout)), *kept)), None)
+    same = (row.from_generation, row.to_generation)
+    return (
+        newest is not None
+        and (newest.from_generation, newest.to_generation) == same
+        and newest.at >= since
+    )
+
+
+def _add(box: Box, row: RollbackRow) -> None:
+    box.history.add_rollback(row)
+    if row.to_generation == row.from_generation:
+        return  # a switch to it was finished: what was begun goes on
+    outcome = Outcome.NOT_RESTORED if row.to_generation is None else Outcome.ROLLED_BACK
+    box.history.close_applies(row.from_generation, box.now(), outcome.value, outcome.exit_status)
 
 
 def waiting_records(layout: Layout) -> tuple[GateRecord, ...]:
@@ -60,6 +86,30 @@ def waiting_records(layout: Layout) -> tuple[GateRecord, ...]:
             continue  # where the gate stands, or none of its records
         found += [record] if record.proof is not None else []
     return tuple(sorted(found, key=lambda record: record.ended_at or 0.0))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a gate decided of a start, and when (Unix time), be it kept in history or not yet."""
+
+    at: float
+    verdict: Verdict
+
+
+def latest_judgement(box: Box, generation: int, invocation: str) -> Judgement | None:
+    """Given a generation and one of its starts, return what its newest gate decided; None: nothing.
+
+    What waits is newer than what history has taken.
+    """
+    for record in reversed(waiting_records(box.layout)):
+        if (record.generation, record.invocation) == (generation, invocation) and record.proof:
+            return Judgement(record.ended_at or 0.0, record.proof.verdict)
+    try:
+        rows = box.history.verdicts(limit=20)
+    except KimisvcError:
+        return None
+    found = (row for row in rows if (row.generation, row.invocation) == (generation, invocation))
+    return next((Judgement(row.at, row.verdict) for row in found), None)
 
 
 def _note(layout: Layout) -> Path:

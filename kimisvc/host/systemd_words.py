@@ -67,6 +67,7 @@ def unit_state(unit: str, general: Mapping[str, Any], service: Mapping[str, Any]
         exec_main_status=int(service.get("ExecMainStatus", 0)),
         started_at=started_at,
         started_monotonic=started_monotonic,
+        main_started_monotonic=main[0],
         main_ended_monotonic=_moment(service, "ExecMainExitTimestamp")[0],
         fragment=_text(general.get("FragmentPath")),
         drop_ins=tuple(_text(path) for path in general.get("DropInPaths") or ()),

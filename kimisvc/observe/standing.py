@@ -37,8 +37,18 @@ def verdict(scene: Scene) -> VerdictRow | None:
     """Given a scene, return the newest verdict on the start that runs, None if there is none."""
     if scene.units is None or scene.history is None or scene.units.service.active_state not in UP:
         return None
-    runs = scene.units.service.invocation_id
-    return next((row for row in scene.history.verdicts if row.invocation == runs), None)
+    runs, here = scene.units.service.invocation_id, scene.files
+    # A generation that differs in its gate alone has the start of the one before, not its verdict.
+    number = here.current.number if here is not None and here.current is not None else None
+    rests = here is not None and here.accepted == number
+    return next(
+        (
+            row
+            for row in scene.history.verdicts
+            if row.invocation == runs and (rests or row.generation == number)
+        ),
+        None,
+    )
 
 
 def canary(scene: Scene) -> CanaryRow | None:

@@ -17,6 +17,7 @@ from kimisvc.profile.resolved import to_toml
 from kimisvc.records import (
     Installation,
     Profile,
+    Progress,
     Proof,
     UnitFile,
     UnitState,
@@ -105,3 +106,13 @@ def leave(
     path.write_text(to_json(record))
     os.utime(path, (at, at))
     return record
+
+
+class Silent:
+    """A reporter that nobody reads."""
+
+    def step(self, text: str) -> None:
+        pass
+
+    def progress(self, progress: Progress) -> None:
+        pass

@@ -160,8 +160,9 @@ def _accept(box: Box, record: GateRecord) -> str:
     current = box.generations.current()
     if current is None or current.number != record.generation:
         return f"not accepted: generation {record.generation} is not the current one any more"
-    if box.systemd.state(names.service).invocation_id != record.invocation:
-        return "not accepted: the start that was proven runs no more"
+    service = box.systemd.state(names.service)
+    if service.invocation_id != record.invocation or not service.goes_on or service.job:
+        return "not accepted: the start that was proven runs no more, or is being ended"
     if owed(box.layout, current.number) is Action.RESTART or not is_installed(box, current):
         return "not accepted: what was proven is not what the units on disk say"
     box.generations.accept(current)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Reload, bring_about
-from kimisvc.deploy.follow import follow
+from kimisvc.deploy.follow import Begun, follow
 from kimisvc.deploy.outcome import Applied, Outcome
 from kimisvc.deploy.tune.begun import applied_since, seconds_taken, was_begun
 from kimisvc.deploy.tune.state import TrialRow
@@ -156,7 +156,7 @@ def _begun(means: Means, wish: Wish, pending: Pending) -> Applied | None:
     number = ours[0].generation
     means.reporter.step(f"following the start of {wish.profile.name} that was begun before")
     try:
-        ending = follow(box, number, pending.since, means.reporter)
+        ending = follow(box, Begun(number, pending.since), means.reporter)
     except KeyboardInterrupt:
         raise LeftAtWorkError(box.layout.instance) from None
     if ending.outcome is Outcome.STOPPED:

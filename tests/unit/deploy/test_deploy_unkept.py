@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from gate_box import Systemd, leave, two_generations
+from gate_box import Silent, Systemd, leave, two_generations
 
-from kimisvc.deploy.follow import follow
+from kimisvc.deploy.follow import Begun, follow
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import History
 from kimisvc.deploy.outcome import Outcome
@@ -16,7 +16,7 @@ from kimisvc.deploy.rollback import for_unit, take_unkept
 from kimisvc.deploy.status import read_status
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError
-from kimisvc.records import Progress, UnitState, VerdictKind
+from kimisvc.records import UnitState, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,16 +60,6 @@ class Full:
         raise KimisvcError("history-unusable", "disk full")
 
 
-class Silent:
-    """A reporter that nobody reads."""
-
-    def step(self, text: str) -> None:
-        pass
-
-    def progress(self, progress: Progress) -> None:
-        pass
-
-
 def gate_ended(systemd: Systemd, **more: object) -> None:
     systemd.gate = replace(
         systemd.gate,
@@ -93,7 +83,7 @@ def test_a_rollback_on_a_full_disk_is_told_now_and_kept_later(
     with pytest.raises(KimisvcError, match="disk full"):
         take_unkept(box)  # systemd tries the rollback unit again in a minute
     assert LACKS in read_status(box).drift
-    ending = follow(box, 2, 0, Silent())
+    ending = follow(box, Begun(2, 0), Silent())
     assert (ending.outcome, box.generations.current_number()) == (Outcome.ROLLED_BACK, 1)
     assert "generation 1 restored and proven" in ending.reason
 
@@ -121,7 +111,7 @@ def test_a_verdict_on_a_full_disk_is_told_now(
     with pytest.raises(KimisvcError):
         settle(box)
     gate_ended(systemd)
-    ending = follow(box, 2, 0, Silent())
+    ending = follow(box, Begun(2, 0), Silent())
     assert ending.outcome is outcome
     assert ending.reason == "because; not kept in history: it could not be written"
 

@@ -183,6 +183,18 @@ def test_a_canary_is_shown_where_there_is_one(tmp_path: Path) -> None:
     assert 'probe_decode_tokens_per_second{source="canary"}' not in values
 
 
+def test_the_verdict_on_the_generation_before_is_not_shown_for_this_one(tmp_path: Path) -> None:
+    """A change of the gate alone keeps the start."""
+    scene = healthy(tmp_path)
+    assert scene.files is not None
+    assert scene.files.current is not None
+    assert shown(scene)['gate_verdict{verdict="PASS"}'] == 1
+    later = replace(scene.files.current, number=8)
+    assert shown(changed(scene, "files", current=later))['gate_verdict{verdict="PASS"}'] == 0
+    rests = changed(scene, "files", current=later, accepted=8)
+    assert shown(rests)['gate_verdict{verdict="PASS"}'] == 1
+
+
 def test_when_the_next_canary_is_due(tmp_path: Path) -> None:
     scene = healthy(tmp_path)
     assert "canary_due_timestamp_seconds" not in shown(scene)

@@ -1,0 +1,208 @@
+"""What a command tells of what it began: never what was decided of another start or generation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gate_box import SERVICE, Silent, Systemd, leave, two_generations
+
+from kimisvc.cli.status import status_json
+from kimisvc.deploy.apply import Checks, Reload, Wish, apply
+from kimisvc.deploy.failure import has_failed
+from kimisvc.deploy.follow import Begun, follow
+from kimisvc.deploy.gate.settle import settle
+from kimisvc.deploy.history import History
+from kimisvc.deploy.outcome import Outcome
+from kimisvc.deploy.rollback import for_unit, take_unkept
+from kimisvc.deploy.status import read_status
+from kimisvc.deploy.unkept import waiting_rollbacks
+from kimisvc.errors import HostError, KimisvcError
+from kimisvc.host import files
+from kimisvc.records import Proof, Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kimisvc.deploy.box import Box
+    from kimisvc.records import Problem, Profile
+
+
+@pytest.fixture
+def systemd() -> Systemd:
+    made = Systemd()
+    for verb in ("reload", "enable"):
+        setattr(made, verb, lambda *_: "job")
+    return made
+
+
+@pytest.fixture
+def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
+    """Nobody waits in vain here: the clock goes on by itself."""
+    moments = iter(range(100_000))
+    made = two_generations(tmp_path, systemd, monkeypatch)
+    return replace(made, clock=lambda: float(next(moments)), sleep=lambda _: None)
+
+
+def full(*_: object) -> None:
+    raise KimisvcError("history-unusable", "disk full")
+
+
+def ended(systemd: Systemd, **more: Any) -> None:
+    systemd.gate = replace(systemd.gate, active_state="failed", sub_state="failed", **more)
+
+
+def restarted(box: Box, meanwhile: Callable[[], None]) -> Outcome:
+    """What `apply --restart` tells, where something happens while it looks at the host."""
+
+    def preflight(_: Profile) -> tuple[Problem, ...]:
+        meanwhile()
+        return ()
+
+    current = box.generations.get(2)
+    wish = Wish(
+        current.settings(), "", current.resolved(), current.units(), "me", reload=Reload.ALWAYS
+    )
+    checks = Checks(preflight, lambda _: (), lambda: None, lambda _: {})
+    return apply(box, wish, checks, Silent()).ending.outcome
+
+
+# ---------------------------------------------------------------- a restart and the start it ends
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.PASS, VerdictKind.FAIL])
+def test_a_restart_tells_nothing_of_the_start_that_it_ended(
+    box: Box, systemd: Systemd, kind: VerdictKind
+) -> None:
+    systemd.gate = replace(systemd.gate, active_state="activating", sub_state="start")
+    box.generations.accept(box.generations.get(2))
+
+    def meanwhile() -> None:
+        leave(box, kind)
+        settle(box)
+        ended(systemd, exec_main_status=5 if kind is VerdictKind.FAIL else 0)
+        for_unit(box)
+
+    assert restarted(box, meanwhile) is Outcome.STOPPED  # nothing comes: no new start here
+
+
+def test_a_start_that_is_being_ended_is_not_accepted(box: Box, systemd: Systemd) -> None:
+    """Its gate had judged it, and settled after the lock of the switch was free."""
+    systemd.service = replace(systemd.service, active_state="deactivating", job=3)
+    leave(box, VerdictKind.PASS)
+    assert "or is being ended" in settle(box).note
+    assert box.generations.sound_accepted() == box.generations.get(1)
+
+
+# ---------------------------------------------------------------- another generation, the same start
+
+
+def test_the_verdict_on_the_generation_before_is_not_that_of_this_one(
+    box: Box, systemd: Systemd
+) -> None:
+    """A change of the gate alone keeps the model loaded."""
+    one, two = box.generations.get(1), box.generations.get(2)
+    box.generations.make_current(one)
+    box.layout.installed(SERVICE).write_text(one.units()[0].text)
+    leave(box, VerdictKind.PASS, generation=1, profile="one")
+    settle(box)
+    box.generations.make_current(two)
+    box.layout.installed(SERVICE).write_text(two.units()[0].text)
+    ended(systemd)
+    assert status_json(read_status(box))["verdict"] is None
+    box.generations.accept(two)  # nothing that runs depended on what changed
+    assert status_json(read_status(box))["verdict"] == "PASS"
+
+
+# ---------------------------------------------------------------- nothing comes any more
+
+
+def test_a_fail_that_no_rollback_follows_is_told_as_one(box: Box, systemd: Systemd) -> None:
+    leave(box, VerdictKind.FAIL)
+    settle(box)
+    ended(systemd, exec_main_status=5)
+    ending = follow(box, Begun(2, 0), Silent())
+    assert ending.outcome is Outcome.NOT_RESTORED
+    assert ending.reason.startswith("because; no rollback came")
+
+
+def test_who_follows_what_was_replaced_is_told_so(box: Box, systemd: Systemd) -> None:
+    ended(systemd)
+    ending = follow(box, Begun(1, 0), Silent())
+    assert (ending.outcome, ending.reason) == (
+        Outcome.SUPERSEDED, "generation 2 was applied since, in the place of 1",
+    )  # fmt: skip
+
+
+def test_who_comes_after_the_verdict_is_told_it(box: Box, systemd: Systemd) -> None:
+    leave(box, VerdictKind.PASS)
+    settle(box)
+    ended(systemd)
+    ending = follow(box, Begun(2, box.history.sequence()), Silent())
+    assert (ending.outcome, ending.reason) == (Outcome.ACCEPTED, "because")
+
+
+# ---------------------------------------------------------------- a full disk
+
+
+def test_a_success_is_never_told_as_the_reason_of_a_failure(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(box, VerdictKind.PASS, proof=Proof(Verdict(VerdictKind.PASS, "81.4 tok/s")))
+    settle(box)
+    monkeypatch.setattr(History, "add_record", full)
+    wrong = Proof(Verdict(VerdictKind.FAIL, "golden answer wrong"))
+    leave(box, VerdictKind.FAIL, name="r2", at=2, proof=wrong)
+    with pytest.raises(KimisvcError):
+        settle(box)
+    ended(systemd, exec_main_status=5)
+    row = for_unit(box)
+    assert row is not None
+    assert row.reason.startswith("golden answer wrong; generation 2")
+
+
+def test_a_record_that_waits_does_not_speak_for_another_start(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(systemd, result="timeout", started_at=50.0)
+    monkeypatch.setattr(History, "add_record", full)
+    leave(box, VerdictKind.PASS, name="old", invocation="start-1", generation=1, ended_at=60.0)
+    assert has_failed(box)
+
+
+@pytest.mark.parametrize("tries", [1, 5])
+def test_a_rollback_that_is_tried_again_is_told_once(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    leave(box, VerdictKind.FAIL)
+    settle(box)
+    ended(systemd, exec_main_status=5, started_at=box.now() - 50)
+
+    def no_space(*_: object, **__: object) -> None:
+        raise HostError("file-error", "no space left")
+
+    with monkeypatch.context() as etc:
+        etc.setattr(files, "write_atomic", no_space)
+        for _ in range(tries):
+            with pytest.raises(HostError):
+                for_unit(box)
+    assert [row.to_generation for row in box.history.rollbacks()] == [1]
+
+
+def test_a_rollback_that_waits_is_told_once_and_closes_its_apply(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.generations.accept(box.generations.get(2))
+    leave(box, VerdictKind.FAIL)
+    settle(box)
+    ended(systemd, exec_main_status=5, started_at=box.now() - 50)
+    with monkeypatch.context() as disk:
+        disk.setattr(History, "add_rollback", full)
+        for _ in range(3):
+            for_unit(box)
+    assert len(waiting_rollbacks(box.layout)) == 1
+    ended(systemd)
+    take_unkept(box)
+    assert [row.to_generation for row in box.history.rollbacks()] == [None]
