@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kimisvc.environment_file import Dialect
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -44,6 +46,12 @@ def set_the_stage(sandbox: Sandbox) -> None:
     sandbox.run("chmod", "755", EXECUTABLE)
     sandbox.write(f"{MODEL}/config.json", '{"architectures": ["LlamaForCausalLM"]}\n')
     sandbox.write(f"{MODEL}/model.safetensors", "\2\0\0\0\0\0\0\0{}")  # whole, without tensors
+
+
+def dialect(sandbox: Sandbox) -> Dialect:
+    """How the systemd of the sandbox reads an EnvironmentFile=: the host's own, as all of its userland."""
+    version = int(sandbox.run("systemctl", "--version").stdout.split()[1])
+    return Dialect.BEFORE_254 if version < 254 else Dialect.SINCE_254
 
 
 @dataclass

@@ -8,6 +8,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
+from stage import dialect
 
 from kimisvc import environment_file
 from kimisvc.profile.adoption.unit_file import UnitText, read_unit, specifier_values
@@ -20,6 +21,7 @@ from kimisvc.profile.adoption.unit_words import (
 if TYPE_CHECKING:
     from conftest import Box
 
+    from kimisvc.environment_file import Dialect
     from kimisvc.profile.adoption.unit_file import Unit
 
 pytestmark = pytest.mark.system
@@ -72,14 +74,14 @@ def file_text(chance: random.Random) -> str:
     )
 
 
-def told(unit: Unit, file: str) -> tuple[list[str] | None, dict[str, str]]:
+def told(unit: Unit, file: str, as_read: Dialect) -> tuple[list[str] | None, dict[str, str]]:
     """What adoption makes of it: the arguments (None: systemd refuses the command), the variables."""
     known = specifier_values(unit.name)
     variables: dict[str, str] = {}
     for value in unit.all("Environment"):
         variables |= assignments(value, known).found
     if unit.all("EnvironmentFile"):  # the line before may go on over it
-        variables |= environment_file.variables(environment_file.read(file))
+        variables |= environment_file.variables(environment_file.read(file, as_read))
     try:
         _, words = command_words(unit.last("ExecStart"), known)
         return expand(words[1:], variables, lambda _: None)[2:], variables
@@ -91,13 +93,14 @@ def test_what_is_read_is_what_the_process_gets(sandbox: Box) -> None:
     chance = random.Random(SEED)  # noqa: S311 - the same units every time
     files = {f"{FOLDER}/dump.py": DUMP}
     expected = {}
+    as_read = dialect(sandbox)
     for number in range(UNITS):
         name = f"adopt-{number}"
         unit, file = unit_text(name, chance), file_text(chance)
         files[f"/run/systemd/system/{name}.service"] = unit
         files[f"{FOLDER}/{name}.env"] = file
         read = read_unit(f"{name}.service", [UnitText(name, unit)])
-        expected[name] = (*told(read, file), unit, file)
+        expected[name] = (*told(read, file, as_read), unit, file)
     sandbox.run("python3", "-c", INSTALL, text=json.dumps(files))
     sandbox.run("systemctl", "daemon-reload")
     names = [f"{name}.service" for name in expected]

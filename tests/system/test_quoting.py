@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from loading import load
+from stage import dialect
 
 from kimisvc import environment_file
-from kimisvc.environment_file import Dialect
 from kimisvc.errors import KimisvcError
 from kimisvc.host import secrets_file
 from kimisvc.profile.loader import check
@@ -313,8 +313,8 @@ def test_a_secrets_file_is_read_as_systemd_reads_it(staged: Sandbox) -> None:
     got = {name: value for name, _, value in pairs}
     ours: dict[str, str] = {}
     for text in files.values():
-        if not secrets_file.parse(text.encode()).trouble:  # the stage has systemd 252
-            ours |= environment_file.variables(environment_file.read(text, Dialect.BEFORE_254))
+        if not secrets_file.parse(text.encode()).trouble:
+            ours |= environment_file.variables(environment_file.read(text, dialect(staged)))
     assert len(ours) > 800
     for name, value in ours.items():
         assert got.get(name) == value, name
