@@ -18,6 +18,7 @@ from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
@@ -32,9 +33,7 @@ def keep_rollback(box: Box, row: RollbackRow) -> str:
         take_rollbacks(box)  # they came first
         _add(box, row)
     except KimisvcError as error:
-        waiting = [*waiting_rollbacks(box.layout), row]
-        note = json.dumps([dataclasses.asdict(one) for one in waiting])
-        files.write_atomic(_note(box.layout), note, mode=0o644)
+        _wait(box.layout, (*waiting_rollbacks(box.layout), row))
         return error.message
     return ""
 
@@ -49,8 +48,9 @@ def waiting_rollbacks(layout: Layout) -> tuple[RollbackRow, ...]:
 
 def take_rollbacks(box: Box) -> None:
     """Put the rollbacks that wait into history. Raise KimisvcError where it cannot be written."""
-    for row in waiting_rollbacks(box.layout):
-        _add(box, row)
+    while waiting := waiting_rollbacks(box.layout):
+        _add(box, waiting[0])
+        _wait(box.layout, waiting[1:])  # one by one: what is in history does not come twice
     files.remove(_note(box.layout))
 
 
@@ -68,12 +68,21 @@ def is_told(box: Box, row: RollbackRow, since: float) -> bool:
     )
 
 
+def _wait(layout: Layout, rows: Sequence[RollbackRow]) -> None:
+    note = json.dumps([dataclasses.asdict(row) for row in rows])
+    files.write_atomic(_note(layout), note, mode=0o644)
+
+
 def _add(box: Box, row: RollbackRow) -> None:
+    """Put a rollback into history, and end the applies it decided; that much may fail and be mended."""
     box.history.add_rollback(row)
     if row.to_generation == row.from_generation:
         return  # a switch to it was finished: what was begun goes on
     outcome = Outcome.NOT_RESTORED if row.to_generation is None else Outcome.ROLLED_BACK
-    box.history.close_applies(row.from_generation, box.now(), outcome.value, outcome.exit_status)
+    with contextlib.suppress(KimisvcError):
+        box.history.close_applies(
+            row.from_generation, box.now(), outcome.value, outcome.exit_status
+        )
 
 
 def waiting_records(layout: Layout) -> tuple[GateRecord, ...]:

@@ -272,11 +272,7 @@ def canary_runs(scene: Scene) -> Samples:
 
 def canary_due(scene: Scene) -> Samples:
     """Counted from the last canary, or since when canaries fly; absent where none has to."""
-    if (
-        scene.units is None
-        or scene.history is None
-        or scene.units.service.active_state not in standing.UP
-    ):
+    if scene.units is None or scene.history is None or not scene.units.service.goes_on:
         return
     profile = scene.files.profile if scene.files is not None else None
     if profile is not None and profile.canary is not None:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kimisvc.observe.snapshots import Scene
     from kimisvc.records import Progress
 
-UP = ("active", "activating", "reloading")
-
 
 def progress(scene: Scene) -> Progress | None:
     """Given a scene, return what the gate of the start that runs is doing; None if none is at work."""
@@ -35,7 +33,7 @@ def start(scene: Scene) -> StartRow | None:
 
 def verdict(scene: Scene) -> VerdictRow | None:
     """Given a scene, return the newest verdict on the start that runs, None if there is none."""
-    if scene.units is None or scene.history is None or scene.units.service.active_state not in UP:
+    if scene.units is None or scene.history is None or not scene.units.service.goes_on:
         return None
     runs, here = scene.units.service.invocation_id, scene.files
     # A generation that differs in its gate alone has the start of the one before, not its verdict.
@@ -53,7 +51,7 @@ def verdict(scene: Scene) -> VerdictRow | None:
 
 def canary(scene: Scene) -> CanaryRow | None:
     """Given a scene, return the newest canary that measured the start that runs, None without one."""
-    if scene.units is None or scene.history is None or scene.units.service.active_state not in UP:
+    if scene.units is None or scene.history is None or not scene.units.service.goes_on:
         return None
     row = scene.history.canary
     return row if row is not None and row.invocation == scene.units.service.invocation_id else None
@@ -77,4 +75,4 @@ def loads(scene: Scene) -> bool:
     if scene.units is None or scene.units.gate.active_state != "activating":
         return False
     told = progress(scene)
-    return scene.units.service.active_state in UP and (told is None or told.phase is Phase.LOADING)
+    return scene.units.service.goes_on and (told is None or told.phase is Phase.LOADING)

@@ -10,11 +10,16 @@ from gate_box import Silent, Systemd, leave, two_generations
 
 from kimisvc.deploy.follow import Begun, follow
 from kimisvc.deploy.gate.settle import settle
-from kimisvc.deploy.history import History
+from kimisvc.deploy.history import History, RollbackRow
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.rollback import for_unit, take_unkept
 from kimisvc.deploy.status import read_status
-from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
+from kimisvc.deploy.unkept import (
+    keep_rollback,
+    take_rollbacks,
+    waiting_records,
+    waiting_rollbacks,
+)
 from kimisvc.errors import KimisvcError
 from kimisvc.records import UnitState, VerdictKind
 
@@ -126,4 +131,29 @@ def test_nothing_is_taken_from_a_gate_at_work(box: Box, systemd: Systemd) -> Non
 
 def test_half_a_note_is_a_row_less(box: Box) -> None:
     (box.layout.runtime / "rollbacks.json").write_text("[{")
+    assert waiting_rollbacks(box.layout) == ()
+
+
+def test_what_history_took_before_the_disk_was_full_again_does_not_come_twice(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Full(monkeypatch)
+    for at in (1.0, 2.0, 3.0):
+        keep_rollback(box, RollbackRow(at, 2, 1, "why"))
+    full.room_again()
+    whole, left = History.add_rollback, [1]
+
+    def room_for_one(history: History, row: RollbackRow) -> None:
+        if not left:
+            raise KimisvcError("history-unusable", "disk full")
+        left.pop()
+        whole(history, row)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(History, "add_rollback", room_for_one)
+        with pytest.raises(KimisvcError):
+            take_rollbacks(box)
+    assert [row.at for row in waiting_rollbacks(box.layout)] == [2.0, 3.0]
+    take_rollbacks(box)
+    assert [row.at for row in box.history.rollbacks()] == [3.0, 2.0, 1.0]
     assert waiting_rollbacks(box.layout) == ()
