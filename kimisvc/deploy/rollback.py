@@ -74,7 +74,7 @@ def for_unit(box: Box) -> RollbackRow | None:
         unfinished = _unfinished(box, current)
         if unfinished is not None:
             row = RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
-            _restore(box, unfinished, AtBoot.AS_IT_WAS)
+            _restore(box, unfinished, _plan(box, unfinished), AtBoot.AS_IT_WAS)
             return _kept(box, row)
         if not has_failed(box):
             return None
@@ -83,13 +83,12 @@ def for_unit(box: Box) -> RollbackRow | None:
         obstacle = _obstacle(box, current, accepted)
         if obstacle or accepted is None:
             return _kept(box, RollbackRow(box.now(), current, None, f"{why}; {obstacle}"))
-        units = accepted.units()
-        plan = plan_for(box, accepted.resolved(), units)
+        plan = _plan(box, accepted)
         copies = keep_copies(box, plan)
         aside = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
         # Kept first: what ends us in between must not leave a box that nobody can explain.
         row = _kept(box, RollbackRow(box.now(), current, accepted.number, why + aside))
-        switch(box, plan, accepted, units, AtBoot.AS_IT_WAS)
+        switch(box, plan, accepted, accepted.units(), AtBoot.AS_IT_WAS)
         return row
 
 
@@ -167,7 +166,11 @@ def _wanted(box: Box, wish: Restoring) -> tuple[Generation, Plan]:
         target = _earlier(box, box.generations.current_number())
     else:
         target = box.generations.get(number)
-    return target, plan_for(box, target.resolved(), target.units())
+    return target, _plan(box, target)
+
+
+def _plan(box: Box, target: Generation) -> Plan:
+    return plan_for(box, target.resolved(), target.units())
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ def _begin(
         begun = box.history.begin_apply(row)
         what = Begun(target.number, box.history.sequence(), ended_by(box, plan))
         try:
-            return _Begun(begun, what, previous, _restore(box, target, AtBoot.ENABLED))
+            return _Begun(begun, what, previous, _restore(box, target, plan, AtBoot.ENABLED))
         except KimisvcError as error:
             keep_ending(box, begun, Ending(Outcome.BROKE, error.message))
             raise
@@ -219,19 +222,16 @@ def _refuse(
 
 @dataclass(frozen=True, slots=True)
 class _Restored:
-    """What a restore did: the action, the units started anew, the copies of hand edits."""
+    """What a restore did: the units started anew, the copies of hand edits."""
 
-    action: Action
     restarted: tuple[str, ...]
     copies: tuple[Path, ...]
 
 
-def _restore(box: Box, target: Generation, at_boot: AtBoot) -> _Restored:
-    """Make a generation the installed one, restarting no more than differs."""
-    units = target.units()
-    plan = plan_for(box, target.resolved(), units)
+def _restore(box: Box, target: Generation, plan: Plan, at_boot: AtBoot) -> _Restored:
+    """Make a generation the installed one as planned, restarting no more than differs."""
     copies = keep_copies(box, plan)
-    return _Restored(plan.action, switch(box, plan, target, units, at_boot), copies)
+    return _Restored(switch(box, plan, target, target.units(), at_boot), copies)
 
 
 def _proven(box: Box, current: int) -> Generation | None:

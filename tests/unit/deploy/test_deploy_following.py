@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gate_box import SERVICE, Silent, Systemd, leave, two_generations
+from gate_box import SERVICE, Silent, Systemd, impatient, leave, two_generations
 
 from kimisvc.cli.status import status_json
 from kimisvc.deploy.apply import Checks, Reload, Wish, apply
@@ -32,18 +32,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def systemd() -> Systemd:
-    made = Systemd()
-    for verb in ("reload", "enable"):
-        setattr(made, verb, lambda *_: "job")
-    return made
+    return Systemd()
 
 
 @pytest.fixture
 def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
-    """Nobody waits in vain here: the clock goes on by itself."""
-    moments = iter(range(100_000))
-    made = two_generations(tmp_path, systemd, monkeypatch)
-    return replace(made, clock=lambda: float(next(moments)), sleep=lambda _: None)
+    return impatient(two_generations(tmp_path, systemd, monkeypatch))
 
 
 def full(*_: object) -> None:

@@ -150,8 +150,6 @@ def test_what_an_operator_disabled_is_restored_and_stays_disabled(
 ) -> None:
     systemd.service = replace(systemd.service, enabled=before)
     systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
-    for verb in ("reload", "stop"):
-        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
     asked: list[object] = []
     monkeypatch.setattr(systemd, "enable", asked.append, raising=False)
     row = for_unit(box)
@@ -179,8 +177,6 @@ def test_a_rollback_by_hand_that_ends_early_says_what_becomes_of_it(
         signal.raise_signal(signal.SIGINT)
         return "job"
 
-    for verb in ("reload", "enable", "stop"):
-        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
     monkeypatch.setattr(systemd, "restart", restart)
     error = HostError if how == "breaks" else LeftAtWorkError
     with pytest.raises(error):
@@ -190,13 +186,9 @@ def test_a_rollback_by_hand_that_ends_early_says_what_becomes_of_it(
     assert (row.generation, box.generations.current_number()) == (1, 1)
 
 
-def test_the_host_is_asked_before_the_switch_is_locked(
-    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_host_is_asked_before_the_switch_is_locked(box: Box, systemd: Systemd) -> None:
     """A gate that ends meanwhile has to be settled."""
     systemd.service = replace(systemd.service, active_state="inactive")
-    for verb in ("reload", "enable", "stop"):
-        monkeypatch.setattr(systemd, verb, lambda *_: "job", raising=False)
     asked: list[str] = []
 
     def preflight(_: Profile) -> tuple[Problem, ...]:
@@ -212,8 +204,6 @@ def test_the_host_is_asked_before_the_switch_is_locked(
 def test_a_gate_that_comes_to_no_end_in_its_time_has_failed(box: Box, systemd: Systemd) -> None:
     """Answers that trickle keep it busy for ever; SIGTERM at the deadline lets it end with 0."""
     systemd.gate = replace(systemd.gate, active_state="failed", result="timeout")
-    for verb in ("reload", "enable"):
-        setattr(systemd, verb, lambda *_: "job")
     row = for_unit(box)
     assert row is not None
     assert (row.to_generation, row.reason) == (1, "the gate came to no end within its deadline")
@@ -236,8 +226,6 @@ def test_a_verdict_of_an_earlier_gate_does_not_speak_for_one_without_an_end(
 ) -> None:
     leave(box, VerdictKind.INCONCLUSIVE, ended_at=40.0)
     settle(box)
-    for verb in ("reload", "enable"):
-        setattr(systemd, verb, lambda *_: "job")
     systemd.gate = replace(systemd.gate, active_state="failed", result="timeout", started_at=50.0)
     row = for_unit(box)
     assert row is not None
@@ -247,8 +235,6 @@ def test_a_verdict_of_an_earlier_gate_does_not_speak_for_one_without_an_end(
 def test_a_rollback_that_waits_for_its_next_try_is_over_when_units_are_started_anew(
     box: Box, systemd: Systemd
 ) -> None:
-    for verb in ("reload", "enable"):
-        setattr(systemd, verb, lambda *_: "job")
     systemd.rollback = replace(
         systemd.rollback, active_state="activating", sub_state="auto-restart"
     )
@@ -257,8 +243,6 @@ def test_a_rollback_that_waits_for_its_next_try_is_over_when_units_are_started_a
 
 
 def test_the_rollback_unit_does_not_stop_itself(box: Box, systemd: Systemd) -> None:
-    for verb in ("reload", "enable"):
-        setattr(systemd, verb, lambda *_: "job")
     systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
     systemd.rollback = replace(systemd.rollback, active_state="activating", sub_state="start")
     assert for_unit(box) is not None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from gate_box import Silent, Systemd, leave, two_generations
+from gate_box import Silent, Systemd, impatient, leave, two_generations
 
 from kimisvc.deploy.follow import Begun, follow
 from kimisvc.deploy.gate.settle import settle
@@ -33,18 +33,12 @@ LACKS = "history lacks what a gate or a rollback did: it could not be written th
 
 @pytest.fixture
 def systemd() -> Systemd:
-    made = Systemd()
-    for verb in ("reload", "enable"):
-        setattr(made, verb, lambda *_: "job")
-    return made
+    return Systemd()
 
 
 @pytest.fixture
 def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
-    """Nobody waits in vain here: the clock goes on by itself."""
-    moments = iter(range(10_000))
-    made = two_generations(tmp_path, systemd, monkeypatch)
-    return replace(made, clock=lambda: float(next(moments)), sleep=lambda _: None)
+    return impatient(two_generations(tmp_path, systemd, monkeypatch))
 
 
 class Full:
