@@ -115,7 +115,7 @@ def test_load_answer_measure_keep_fail_restore(sandbox: Sandbox) -> None:
     assert (last["profile"], last["verdict"]) == ("cpu_smollm2", "PASS")
     assert last["main_pid"] == first["main_pid"]
     assert [v["verdict"] for v in stage.history()["verdicts"]] == ["PASS", "FAIL", "PASS"]
-    stage.stop()
+    stage.leave()
 
 
 # ---------------------------------------------------------------- what it knows

@@ -66,4 +66,4 @@ def test_threads_are_told_apart_and_the_better_left_in_place(sandbox: Sandbox) -
     assert (alone["completed"], alone["failed"], four["completed"]) == (4, 0, 4)
     assert four["output_throughput"] > 0 < alone["mean_tpot_ms"]
     print(answer["summary"], compared.stdout, bench.stdout)  # noqa: T201 - pytest -s shows what was measured
-    stage.stop()
+    stage.leave()
