@@ -228,6 +228,12 @@ SCENES = (
 
     Scene("canaries fly no more", {CANARY_DUE: moments(10, until=60, later=630)},
           ((70, NONE), (80, NONE), (81, alerts("CanarySilent")), (300, alerts("CanarySilent")))),
+    Scene("a canary that is at work for long, as the server hangs", {
+        CANARY_DUE: always(630), **unit("canary", "activating"),
+    }),
+    Scene("canaries fly no more, and the last has failed", {
+        CANARY_DUE: always(630), **unit("canary", "failed"),
+    }, ((30, alerts("CanarySilent")),)),
     Scene("canaries fly again", {CANARY_DUE: at((0, 630), (30, 2430))},
           ((29, alerts("CanarySilent")), (31, NONE))),
     Scene("no canaries while it loads for long", {**LOADING, CANARY_DUE: always(630)}, ((40, NONE),)),

@@ -80,9 +80,13 @@ def until(
 
 
 def running(stage: Stage, **script: float) -> dict[str, float]:
-    """Apply a profile; return what is shown once the exporter has seen its verdict."""
+    """Apply a profile; return what is shown once the exporter has seen its verdict and its engine.
+
+    They are read apart: the last look at the engine may be one at a load.
+    """
     assert stage.apply(stage.profile("good", script))[0] == 0
-    return until(stage, lambda v: v.get('gate_verdict{verdict="PASS"}') == 1, "passed")
+    passed = 'gate_verdict{verdict="PASS"}'
+    return until(stage, lambda v: v.get(passed) == v.get("engine_reachable") == 1, "passed")
 
 
 def errors(shown: dict[str, float], source: str) -> float:
