@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kimisvc.records import Problem
+    from kimisvc.records.problems import Problem
 
 
 class ExitStatus(IntEnum):

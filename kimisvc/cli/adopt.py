@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kimisvc.host.unit_files import FoundUnit
     from kimisvc.profile.adoption.adopt import Adopted
     from kimisvc.profile.adoption.draft import Lookup
-    from kimisvc.records import Problem
+    from kimisvc.records.problems import Problem
 
 
 class NothingToImportError(KimisvcError):

@@ -18,7 +18,7 @@ from kimisvc.cli.output import (
 )
 from kimisvc.cli.profile import usable
 from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from kimisvc.deploy.apply import Checks, Wish

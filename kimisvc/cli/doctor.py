@@ -13,14 +13,14 @@ from kimisvc.cli.options import Form, as_json
 from kimisvc.cli.output import emit_json, problem_json, table
 from kimisvc.cli.profile import usable
 from kimisvc.errors import ExitStatus, KimisvcError
-from kimisvc.records import Problem
+from kimisvc.records.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kimisvc.deploy.checks.inspection import Finding
     from kimisvc.host.gpu import NoGpus, Survey
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 
 @click.command()

@@ -13,7 +13,7 @@ import click
 
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
-from kimisvc.records import Installation
+from kimisvc.records.units import Installation
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from kimisvc.profile.knowledge.court import Sight
     from kimisvc.profile.loader import Checked
     from kimisvc.profile.problems import Finding
-    from kimisvc.records import Profile, UnitFile
-    from kimisvc.vllm_records import KnownFrom, VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import UnitFile
+    from kimisvc.records.vllm import KnownFrom, VllmKnowledge
 
 DEFAULT_INSTANCE = "kimi"
 API_KEY = "VLLM_API_KEY"

@@ -16,8 +16,8 @@ from kimisvc.cli.profile import usable
 
 if TYPE_CHECKING:
     from kimisvc.profile.explained import Explained, Rendered
-    from kimisvc.records import Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 QUIET_WITHOUT_ALL = ("default of kimisvc", "default of vLLM")
 

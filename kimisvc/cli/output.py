@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kimisvc.deploy.history import CanaryRow, VerdictRow
-    from kimisvc.records import Interval, Problem
+    from kimisvc.records.problems import Problem
+    from kimisvc.records.proof import Interval
 
 
 def emit_json(value: Any) -> None:

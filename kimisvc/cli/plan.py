@@ -8,7 +8,8 @@ from kimisvc.cli.output import hushed
 
 if TYPE_CHECKING:
     from kimisvc.deploy.plan import Plan
-    from kimisvc.records import Profile, UnitState
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import UnitState
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json, speed
 from kimisvc.cli.profile import usable
 from kimisvc.errors import ExitStatus, KimisvcError
-from kimisvc.records import Progress, VerdictKind
+from kimisvc.records.progress import Progress
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
-    from kimisvc.records import Profile, Proof
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.proof import Proof
 
 
 @click.command()

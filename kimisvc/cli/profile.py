@@ -15,7 +15,7 @@ from kimisvc.errors import ExitStatus, KimisvcError, ProfileRefusedError
 if TYPE_CHECKING:
     from kimisvc.cli.doors import Judge
     from kimisvc.profile.loader import Checked
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 
 def usable(found: Checked) -> Profile:
@@ -55,7 +55,7 @@ def check(profile: str, form: Form) -> int:
 
 def _tell_of(judge: Judge | None) -> None:
     """Say so where it was not the vLLM of the profile that judged it."""
-    from kimisvc.vllm_records import KnownFrom
+    from kimisvc.records.vllm import KnownFrom
 
     if judge is not None and judge.known_from is KnownFrom.SHIPPED:
         named = judge.executable

@@ -18,7 +18,7 @@ from kimisvc.cli.output import (
     verdict_json,
 )
 from kimisvc.errors import KimisvcError
-from kimisvc.records import Problem
+from kimisvc.records.problems import Problem
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:

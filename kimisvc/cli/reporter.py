@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import click
 
 from kimisvc.cli.output import span
-from kimisvc.records import Phase, Progress
+from kimisvc.records.progress import Phase, Progress
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -13,7 +13,7 @@ from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json, problem_json, problem_lines
 from kimisvc.cli.tune_output import tell, tune_json
 from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError, ProfileRefusedError
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kimisvc.deploy.tune.state import Asked, TuneState
     from kimisvc.deploy.tune.world import World
     from kimisvc.host.vllm_api import VllmApi
-    from kimisvc.records import Problem, UnitFile
+    from kimisvc.records.problems import Problem
+    from kimisvc.records.units import UnitFile
 
 
 Command = TypeVar("Command", bound="Callable[..., Any]")

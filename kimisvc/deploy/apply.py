@@ -24,13 +24,14 @@ from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.profile.problems import format_problem
 from kimisvc.profile.quantities import format_duration
-from kimisvc.records import Problem, Severity
+from kimisvc.records.problems import Problem, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kimisvc.deploy.history import VerdictRow
-    from kimisvc.records import Profile, UnitFile
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import UnitFile
 
 
 class HandEdits(Enum):

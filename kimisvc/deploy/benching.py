@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history.rows import Facts
     from kimisvc.deploy.tune.traffic import Counting
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 IMPORTS = 300.0
 """What vLLM's own imports and tokenizer may take on a cold disk, beside the requests (s)."""

@@ -20,14 +20,14 @@ from kimisvc.deploy.plan import Action, Plan, Situation, Standing, make_plan
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.host.journal import Journal
-from kimisvc.records import UnitFile
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
 
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
-    from kimisvc.records import UnitNames, UnitState
+    from kimisvc.records.units import UnitNames, UnitState
 
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""

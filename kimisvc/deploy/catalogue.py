@@ -14,7 +14,7 @@ from kimisvc.deploy.history import History
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.history import VerdictRow
     from kimisvc.profile.loader import Checked
-    from kimisvc.records import Installation, Problem, Profile
+    from kimisvc.records.problems import Problem
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import Installation
 
 
 @dataclass(frozen=True, slots=True)

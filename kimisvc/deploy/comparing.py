@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import StartFigures
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 ALIKE = ("model", "vllm", "gpus", "driver", "prompt_tokens", "max_tokens")
 """The facts of a start that have to be alike, as deploy/start_facts.py names them."""

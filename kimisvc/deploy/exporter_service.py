@@ -10,7 +10,7 @@ from kimisvc.render.exporter_unit import NAME, is_as_made
 
 if TYPE_CHECKING:
     from kimisvc.host.systemd import Systemd
-    from kimisvc.records import Installation, UnitFile
+    from kimisvc.records.units import Installation, UnitFile
 
 START = 60.0
 """How long a start or stop of the exporter may take (s)."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.redacting import last_words
 from kimisvc.deploy.unkept import latest_judgement
 from kimisvc.errors import ExitStatus
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
-    from kimisvc.records import UnitState
+    from kimisvc.records.units import UnitState
 
 EXITED = 1
 """CLD_EXITED of sigaction(2): the process ended by itself, with a status."""

@@ -22,12 +22,12 @@ from kimisvc.deploy.redacting import last_words
 from kimisvc.deploy.unkept import latest_judgement, waiting_records
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.layout import Layout
-    from kimisvc.records import Progress
+    from kimisvc.records.progress import Progress
 
 TICK = 0.2
 REST = 5.0

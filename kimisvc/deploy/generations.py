@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.profile.loader import restore
-from kimisvc.records import Profile, UnitFile
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kimisvc.deploy.layout import Layout
+    from kimisvc.records.profile import Profile
 
 PROFILE = "profile.toml"
 RESOLVED = "resolved.toml"

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kimisvc.host.systemd import Systemd
-    from kimisvc.records import Installation, Profile
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import Installation
 
 
 def prepare(place: Installation) -> None:

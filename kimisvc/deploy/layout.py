@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.records import UnitNames
+from kimisvc.records.units import UnitNames
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kimisvc.records import Installation
+    from kimisvc.records.units import Installation
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.errors import ExitStatus
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from kimisvc.deploy.history.rows import RollbackRow, VerdictRow
-    from kimisvc.records import UnitState
+    from kimisvc.records.units import UnitState
 
 
 AT_WORK = ("activating", "deactivating", "reloading")

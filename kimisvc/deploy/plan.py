@@ -15,7 +15,7 @@ from kimisvc.render.compare import Change, UnitComparison, compare, unified
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimisvc.records import UnitFile, UnitNames, UnitState
+    from kimisvc.records.units import UnitFile, UnitNames, UnitState
 
 
 class Action(Enum):

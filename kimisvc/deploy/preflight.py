@@ -22,12 +22,13 @@ from kimisvc.deploy.checks import (
 from kimisvc.deploy.checks.inspection import Finding, Inspection, Looked, Unseen
 from kimisvc.errors import KimisvcError
 from kimisvc.host import gpu
-from kimisvc.records import Problem
+from kimisvc.records.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kimisvc.records import Installation, Profile
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import Installation
 
     Check = Callable[[Inspection], Iterator[Problem | Unseen]]
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.gate.record import GateRecord
-    from kimisvc.records import Profile, Proof, UnitState
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.proof import Proof
+    from kimisvc.records.units import UnitState
 
 
 def of_unit() -> Redactor:

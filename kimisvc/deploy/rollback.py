@@ -27,7 +27,8 @@ from kimisvc.deploy.unkept import (
 )
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
-from kimisvc.records import OnFail, Severity
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import OnFail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.plan import Plan
-    from kimisvc.records import Problem, Profile
+    from kimisvc.records.problems import Problem
+    from kimisvc.records.profile import Profile
 
 ENDS_A_START = (
     "vllm.executable",

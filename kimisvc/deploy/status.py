@@ -11,12 +11,14 @@ from kimisvc.deploy.owed import owed
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
-from kimisvc.records import Phase, UnitFile
+from kimisvc.records.progress import Phase
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import CanaryRow, RollbackRow, StartRow, VerdictRow
-    from kimisvc.records import Progress, UnitState
+    from kimisvc.records.progress import Progress
+    from kimisvc.records.units import UnitState
 
 
 RESTS = ("inactive", "failed")

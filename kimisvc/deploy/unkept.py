@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.layout import Layout
-    from kimisvc.records import Verdict
+    from kimisvc.records.proof import Verdict
 
 
 def keep_rollback(box: Box, row: RollbackRow) -> str:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.host import files, processes
-from kimisvc.records import Problem, Severity, UnitFile
+from kimisvc.records.problems import Problem, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from kimisvc.records.units import UnitFile
 
 _NOT_RUNNABLE = re.compile(r"Command (?P<program>/.+) is not executable\b")
 """What systemd-analyze says of a program that is missing or may not be run."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from kimisvc.records import UnitState
+    from kimisvc.records.units import UnitState
 
 RUNNING = Path("/run/systemd/system")
 """Exists exactly where systemd is the init (sd_booted(3))."""

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 from kimisvc.errors import HostError, KimisvcError
-from kimisvc.records import UnitState
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

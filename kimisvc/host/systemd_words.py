@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.errors import HostError
-from kimisvc.records import UnitState
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

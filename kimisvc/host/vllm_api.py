@@ -19,7 +19,7 @@ from kimisvc.errors import HostError
 from kimisvc.host.http_once import Question, asked
 from kimisvc.host.vllm_metrics import engine_counters
 from kimisvc.host.vllm_stream import EventReader, object_of, plain, said
-from kimisvc.records import EngineCounters, Health
+from kimisvc.records.proof import EngineCounters, Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -21,7 +21,7 @@ from kimisvc.host.files import make_folder, read_untrusted, write_atomic
 from kimisvc.host.reach import shebang
 from kimisvc.host.unprivileged import outcomes
 from kimisvc.host.vllm_inspect import ask, program
-from kimisvc.vllm_records import KnownFrom, VllmKnowledge
+from kimisvc.records.vllm import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

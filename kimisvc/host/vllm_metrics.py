@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 
-from kimisvc.records import EngineCounters
+from kimisvc.records.proof import EngineCounters
 
 _WANTED = {
     "vllm:generation_tokens_total": "generation_tokens",

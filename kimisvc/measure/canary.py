@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kimisvc.measure.stream import Api
-    from kimisvc.records import CanarySettings, Interval, Profile, Sample
+    from kimisvc.records.profile import CanarySettings, Profile
+    from kimisvc.records.proof import Interval, Sample
 
 RUNS = 3
 """Requests of one canary: the fewest whose mean has an interval worth telling."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from kimisvc.measure.comparison import Comparison, Difference, StartFigure, compare, place
 from kimisvc.measure.statistics import CONFIDENCE, ENOUGH
-from kimisvc.records import Risk, VerdictKind
+from kimisvc.records.profile import Risk
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

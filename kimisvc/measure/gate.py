@@ -22,12 +22,11 @@ from kimisvc.measure.probe import PATH, Request, ask_among_others, play
 from kimisvc.measure.prompts import fresh_prompt
 from kimisvc.measure.throughput import AtOnce, rounds
 from kimisvc.measure.throughput import judge as judge_at_once
-from kimisvc.records import (
+from kimisvc.records.progress import Phase
+from kimisvc.records.proof import (
     ROUNDS_AT_ONCE,
     SPARE_TRIES,
     GoldenResult,
-    Phase,
-    Profile,
     Proof,
     Sample,
     Verdict,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kimisvc.measure.stream import Answered, Api
-    from kimisvc.records import GoldenQuestion, ProbeSettings
+    from kimisvc.records.profile import GoldenQuestion, ProbeSettings, Profile
 
 Made = TypeVar("Made")
 

@@ -14,18 +14,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from kimisvc.measure.statistics import ENOUGH, mean_interval, relative_half_width, shared
-from kimisvc.records import (
-    GateSettings,
-    Interval,
-    ProbeSettings,
-    Sample,
-    SpeedTarget,
-    Verdict,
-    VerdictKind,
-)
+from kimisvc.records.proof import Interval, Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kimisvc.records.profile import GateSettings, ProbeSettings, SpeedTarget
 
 
 def decide(samples: Sequence[Sample], probe: ProbeSettings, gate: GateSettings) -> Verdict | None:

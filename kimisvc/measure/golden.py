@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.records import GateSettings, GoldenQuestion, GoldenResult, Where
+from kimisvc.records.profile import GateSettings, GoldenQuestion, Where
+from kimisvc.records.proof import GoldenResult
 
 if TYPE_CHECKING:
     from kimisvc.measure.stream import Answered

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.errors import KimisvcError
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.records import IDLE_PATIENCE, EngineCounters
+from kimisvc.records.proof import IDLE_PATIENCE, EngineCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable

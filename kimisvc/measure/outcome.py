@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from kimisvc.records import GateSettings, Verdict, VerdictKind
+from kimisvc.records.proof import Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from kimisvc.records.profile import GateSettings
 
 
 class Trouble(Enum):

@@ -26,7 +26,7 @@ from kimisvc.measure.others import (
 )
 from kimisvc.measure.outcome import Broken, Trouble
 from kimisvc.measure.stream import Answered, read_answer
-from kimisvc.records import EngineCounters, Sample
+from kimisvc.records.proof import EngineCounters, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

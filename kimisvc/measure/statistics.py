@@ -6,7 +6,7 @@ import math
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from kimisvc.records import Interval
+from kimisvc.records.proof import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from kimisvc.errors import KimisvcError
 from kimisvc.measure.outcome import Broken, Trouble, trouble_of_code
 
 if TYPE_CHECKING:
-    from kimisvc.records import EngineCounters
+    from kimisvc.records.proof import EngineCounters
 
 IDLE_AT_LEAST = 1.0
 IDLE_GAPS = 10

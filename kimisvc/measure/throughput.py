@@ -27,7 +27,7 @@ from kimisvc.measure.others import (
 from kimisvc.measure.outcome import Broken, Trouble
 from kimisvc.measure.probe import PATH, Request, ask
 from kimisvc.measure.statistics import mean_interval
-from kimisvc.records import ROUNDS_AT_ONCE, Interval, Verdict, VerdictKind
+from kimisvc.records.proof import ROUNDS_AT_ONCE, Interval, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kimisvc.measure.comparison import MARGIN, Difference
 from kimisvc.measure.contest import RISK_ORDER, Candidate, fastest, pair, winner
 from kimisvc.measure.statistics import ENOUGH
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.history.rows import CanaryResult
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.observe import standing
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.observe.snapshots import Scene
-    from kimisvc.records import UnitState
+    from kimisvc.records.units import UnitState
 
     Samples = Iterator[tuple[tuple[str, ...], float]]
 

@@ -35,7 +35,8 @@ from kimisvc.observe.sources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kimisvc.records import Installation, Profile, UnitState
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import Installation, UnitState
 
 SYSTEMD_TIMEOUT = 6.0
 FIND = 5.0

@@ -15,7 +15,7 @@ from kimisvc.host.vllm_metrics import counters_delta
 from kimisvc.observe.streams import Interval, per_stream
 
 if TYPE_CHECKING:
-    from kimisvc.records import EngineCounters
+    from kimisvc.records.proof import EngineCounters
 
 WINDOW = 30.0
 """Speeds are means over so much of the past (s)."""

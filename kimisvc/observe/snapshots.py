@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from kimisvc.deploy.history import StartRow, VerdictRow
     from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.observe.rates import Live
-    from kimisvc.records import Profile, Progress, UnitState
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.progress import Progress
+    from kimisvc.records.units import UnitState
 
 
 class Source(Enum):

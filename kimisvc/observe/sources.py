@@ -24,7 +24,7 @@ from kimisvc.host.vllm_page import metrics_page
 from kimisvc.observe.contract import missing
 from kimisvc.observe.rates import Reading, Window, grown, live
 from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView, UnitsView
-from kimisvc.records import UnitState
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
     from kimisvc.host.vllm_page import Page
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 ALL = 1_000_000
 """Rows are counted by reading them; a service of half an hour's load makes few."""

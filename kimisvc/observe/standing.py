@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.status import Status
-from kimisvc.records import Phase
+from kimisvc.records.progress import Phase
 
 if TYPE_CHECKING:
     from kimisvc.deploy.history import StartRow, VerdictRow
     from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.observe.snapshots import Scene
-    from kimisvc.records import Progress
+    from kimisvc.records.progress import Progress
 
 
 def progress(scene: Scene) -> Progress | None:

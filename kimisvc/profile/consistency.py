@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.quantities import format_duration
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kimisvc.profile.problems import KeyPath
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 _UNIT_ENDINGS = ("-gate", "-rollback", "-canary", "-tune")
 _FIRST_FREE_PORT = 1024

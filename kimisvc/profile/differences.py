@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.resolved import flattened
 
 if TYPE_CHECKING:
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 
 def differences(a: Profile, b: Profile) -> tuple[tuple[str, str, str], ...]:

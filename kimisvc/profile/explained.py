@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kimisvc.profile.knowledge.risk.judgement import Judgement
     from kimisvc.profile.loader import Checked
     from kimisvc.profile.problems import KeyPath
-    from kimisvc.records import Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 
 class Origin(Enum):

@@ -21,15 +21,14 @@ from kimisvc.profile.secret_signs import WHERE_TO, secrets_in_comments
 from kimisvc.profile.settings import TABLES
 from kimisvc.profile.sheets import Reading, sheet_of
 from kimisvc.profile.sources import read_chain
-from kimisvc.records import (
+from kimisvc.records.problems import Problem, Severity
+from kimisvc.records.profile import (
     CanarySettings,
     GateSettings,
     HardwareSettings,
     ProbeSettings,
-    Problem,
     Profile,
     ServiceSettings,
-    Severity,
     VllmSettings,
 )
 

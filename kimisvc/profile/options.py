@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, cast
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.secret_signs import WHERE_TO, secret_in
 from kimisvc.profile.values import refuse_control, shown
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kimisvc.records import ArgValue
+    from kimisvc.records.profile import ArgValue
 
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kimisvc.records import Problem, Severity
+from kimisvc.records.problems import Problem, Severity
 
 KeyPath = tuple[str | int, ...]
 """Where in a document: ("gate", "max_ttft"), ("golden", 0, "expect"), ("name",)."""

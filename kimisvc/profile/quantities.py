@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 
-from kimisvc.records import SpeedTarget
+from kimisvc.records.profile import SpeedTarget
 
 _MICROSECONDS = {
     "us": 1,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kimisvc.profile.settings import Setting
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 HEADER = "# resolved by kimisvc"
 

@@ -14,13 +14,13 @@ from kimisvc.profile.nearest import header
 from kimisvc.profile.options import OWNED_OPTIONS, OWNED_VARIABLES
 from kimisvc.profile.settings import TABLES, Kind
 from kimisvc.profile.values import rule_of
-from kimisvc.vllm_records import ChoiceRule, OptionKind
+from kimisvc.records.vllm import ChoiceRule, OptionKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kimisvc.profile.settings import Setting
-    from kimisvc.vllm_records import VllmKnowledge, VllmOption
+    from kimisvc.records.vllm import VllmKnowledge, VllmOption
 
 Node = dict[str, Any]
 """One schema within the schema."""

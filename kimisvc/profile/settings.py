@@ -14,7 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kimisvc.records import Link, OnFail, Risk, Where
+from kimisvc.records.profile import Link, OnFail, Risk, Where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

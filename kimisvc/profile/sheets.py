@@ -17,7 +17,8 @@ from kimisvc.profile.options import (
 from kimisvc.profile.problems import Finding, KeyPath
 from kimisvc.profile.settings import TABLES, Kind
 from kimisvc.profile.values import parse, shown
-from kimisvc.records import GoldenQuestion, Severity
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import GoldenQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kimisvc.profile.settings import Setting
-    from kimisvc.records import SpeedTarget
+    from kimisvc.records.profile import SpeedTarget
 
 _LONGEST_SHOWN = 60
 _INT64 = 2**63

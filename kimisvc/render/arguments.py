@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
-    from kimisvc.records import ArgValue, Profile
+    from kimisvc.records.profile import ArgValue, Profile
 
 _ONE_JSON_LIST = ("allowed-origins", "allowed-methods", "allowed-headers")
 """Options whose list vLLM reads as one JSON token (entrypoints' cli_args of 0.15 to 0.33)."""

@@ -17,15 +17,16 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kimisvc.records.vllm import KnownFrom
 from kimisvc.render.arguments import option_name
 from kimisvc.render.compare import Change, compare
-from kimisvc.vllm_records import KnownFrom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimisvc.records import Profile, UnitFile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import UnitFile
+    from kimisvc.records.vllm import VllmKnowledge
 
 OPTION = "custom-histogram-buckets"
 FAMILY = "inter_token_latency"

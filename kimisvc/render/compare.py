@@ -12,7 +12,7 @@ from kimisvc.render.deadlines import READY_TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimisvc.records import UnitFile
+    from kimisvc.records.units import UnitFile
 
 SETTINGS = "# settings:"
 """Begins the line of a gate that stands for all that the gate asks."""

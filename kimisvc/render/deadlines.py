@@ -18,10 +18,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.records import IDLE_PATIENCE, ROUNDS_AT_ONCE, SPARE_TRIES
+from kimisvc.records.proof import IDLE_PATIENCE, ROUNDS_AT_ONCE, SPARE_TRIES
 
 if TYPE_CHECKING:
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 MARGIN = 60

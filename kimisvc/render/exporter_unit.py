@@ -6,13 +6,13 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from kimisvc.records import UnitFile
+from kimisvc.records.units import UnitFile
 from kimisvc.render.quoting import exec_argument, exec_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kimisvc.records import Installation
+    from kimisvc.records.units import Installation
 
 NAME = "kimisvc-exporter.service"
 TEMPLATE = f"{NAME}.j2"

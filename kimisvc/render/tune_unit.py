@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.records import UnitFile, UnitNames
+from kimisvc.records.units import UnitFile, UnitNames
 from kimisvc.render.quoting import exec_program
 
 if TYPE_CHECKING:
-    from kimisvc.records import Installation
+    from kimisvc.records.units import Installation
 
 TEMPLATE = "kimisvc-NAME-tune.service.j2"
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from kimisvc.records import UnitFile, UnitNames
+from kimisvc.records.units import UnitFile, UnitNames
 from kimisvc.render.arguments import argv
 from kimisvc.render.deadlines import READY_TIMEOUT, Deadlines, span
 from kimisvc.render.quoting import (
@@ -23,7 +23,8 @@ from kimisvc.render.quoting import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kimisvc.records import Installation, Profile, ServiceSettings
+    from kimisvc.records.profile import Profile, ServiceSettings
+    from kimisvc.records.units import Installation
 
 SERVICE, GATE, ROLLBACK, TARGET = (
     "kimisvc-NAME.service.j2",

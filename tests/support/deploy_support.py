@@ -11,17 +11,9 @@ from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import Accepted
 from kimisvc.deploy.layout import Layout
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import (
-    Installation,
-    Interval,
-    Profile,
-    Proof,
-    Sample,
-    UnitState,
-    Verdict,
-    VerdictKind,
-    VllmSettings,
-)
+from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.proof import Interval, Proof, Sample, Verdict, VerdictKind
+from kimisvc.records.units import Installation, UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,23 +14,17 @@ from kimisvc.host import processes
 from kimisvc.host.processes import PortOwner
 from kimisvc.host.systemd import JobMode
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import (
-    Installation,
-    Profile,
-    Progress,
-    Proof,
-    UnitFile,
-    UnitState,
-    Verdict,
-    VerdictKind,
-    VllmSettings,
-)
+from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.proof import Proof, Verdict, VerdictKind
+from kimisvc.records.units import Installation, UnitFile, UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     import pytest
+
+    from kimisvc.records.progress import Progress
 
 SERVICE = "kimisvc-kimi.service"
 GATE = "kimisvc-kimi-gate.service"

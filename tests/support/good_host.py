@@ -11,16 +11,9 @@ from staged_host import GIB, Card, Nvml, model, pci_device
 from kimisvc.deploy.checks.inspection import Inspection, Looked
 from kimisvc.deploy.preflight import CHECKS, examine
 from kimisvc.host.gpu import survey
-from kimisvc.records import (
-    HardwareSettings,
-    Installation,
-    Link,
-    Problem,
-    Profile,
-    ServiceSettings,
-    Severity,
-    VllmSettings,
-)
+from kimisvc.records.problems import Problem, Severity
+from kimisvc.records.profile import HardwareSettings, Link, Profile, ServiceSettings, VllmSettings
+from kimisvc.records.units import Installation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from kimisvc.profile.loader import check
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 
 def load(path: Path, shipped: Path) -> Profile:

@@ -17,7 +17,7 @@ from kimisvc.deploy.history import (
     History,
     RollbackRow,
 )
-from kimisvc.records import Interval, Proof, Sample, Verdict, VerdictKind
+from kimisvc.records.proof import Interval, Proof, Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

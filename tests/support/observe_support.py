@@ -16,18 +16,10 @@ from kimisvc.observe.snapshots import (
     Source,
     UnitsView,
 )
-from kimisvc.records import (
-    GateSettings,
-    Interval,
-    Phase,
-    Profile,
-    Progress,
-    SpeedTarget,
-    UnitState,
-    Verdict,
-    VerdictKind,
-    VllmSettings,
-)
+from kimisvc.records.profile import GateSettings, Profile, SpeedTarget, VllmSettings
+from kimisvc.records.progress import Phase, Progress
+from kimisvc.records.proof import Interval, Verdict, VerdictKind
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from pathlib import Path

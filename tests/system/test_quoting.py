@@ -27,7 +27,8 @@ from kimisvc.host import secrets_file
 from kimisvc.profile.loader import check
 from kimisvc.profile.resolved import to_toml
 from kimisvc.profile.secret_signs import secret_in
-from kimisvc.records import Installation, Profile, ServiceSettings, UnitNames, VllmSettings
+from kimisvc.records.profile import Profile, ServiceSettings, VllmSettings
+from kimisvc.records.units import Installation, UnitNames
 from kimisvc.render.quoting import environment_file_line, exec_argument
 from kimisvc.render.units import render
 

@@ -18,9 +18,10 @@ from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.options import OWNED_OPTIONS
-from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, Profile, VllmSettings
+from kimisvc.records.vllm import FieldKind, OptionKind, VllmKnowledge
 from kimisvc.render.arguments import argv
-from kimisvc.vllm_records import FieldKind, OptionKind, VllmKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

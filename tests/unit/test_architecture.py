@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parents[2] / "kimisvc"
 
-INNERMOST = {"environment_file", "errors", "records", "redaction", "vllm_records"}
+INNERMOST = {"environment_file", "errors", "records", "redaction"}
 DOORS = {"host"}
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "errors": {"records"},  # for the annotation of ProfileRefusedError only
     "records": set(),
-    "vllm_records": set(),
     "environment_file": set(),
     "redaction": set(),
     "shipped": set(),
@@ -36,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 ONE_DOOR = {
     "pystemd": {"host/systemd.py"},
-    "requests": {"host/vllm_api.py"},
+    "http": {"host/http_once.py"},
     "pynvml": {"host/gpu.py"},
     "psutil": {"host/processes.py"},
     "subprocess": {"host/processes.py", "host/journal.py", "host/systemd_apart.py"},

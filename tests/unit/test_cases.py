@@ -40,7 +40,8 @@ from kimisvc.profile.adoption.unit_file import UnitText, read_unit
 from kimisvc.profile.knowledge.court import Sight, judged
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import check
-from kimisvc.records import Problem, Profile, VllmSettings
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Profile, VllmSettings
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from kimisvc.cli.main import COMMANDS, FOR_UNITS, kimisvc, main
 from kimisvc.cli.reporter import Live
 from kimisvc.errors import PreflightRefusedError
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import Phase, Problem, Progress
+from kimisvc.records.problems import Problem
+from kimisvc.records.progress import Phase, Progress
+from kimisvc.records.vllm import KnownFrom
 from kimisvc.shipped import shipped
-from kimisvc.vllm_records import KnownFrom
 
 KIMISVC = Path(sys.executable).parent / "kimisvc"
 GOOD = """schema = 1

@@ -15,13 +15,14 @@ from kimisvc.deploy.apply import Checks
 from kimisvc.deploy.checks.inspection import warning
 from kimisvc.host import systemd
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import Problem, UnitFile
+from kimisvc.records.problems import Problem
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 PORT = Problem("port 8000 is taken by python3", key="vllm.port")
 MISSING = Problem("/opt/vllm: No such file or directory; install vLLM there")

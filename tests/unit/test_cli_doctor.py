@@ -16,7 +16,8 @@ from kimisvc.deploy.checks.inspection import Finding, warning
 from kimisvc.deploy.preflight import CHECKS
 from kimisvc.errors import HostError
 from kimisvc.host import gpu
-from kimisvc.records import Installation, Problem, UnitFile
+from kimisvc.records.problems import Problem
+from kimisvc.records.units import Installation, UnitFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,10 @@ import pytest
 from kimisvc.cli import doors
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
-from kimisvc.records import Installation, Profile, VllmSettings
+from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.units import Installation
+from kimisvc.records.vllm import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 from kimisvc.render.buckets import OPTION
-from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,7 +31,8 @@ from kimisvc.deploy.history import (
     RollbackRow,
     Which,
 )
-from kimisvc.records import Installation, Interval, Proof, Verdict, VerdictKind
+from kimisvc.records.proof import Interval, Proof, Verdict, VerdictKind
+from kimisvc.records.units import Installation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

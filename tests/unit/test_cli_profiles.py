@@ -14,14 +14,15 @@ from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import Installation, Problem, Severity
+from kimisvc.records.problems import Problem, Severity
+from kimisvc.records.units import Installation
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.profile.loader import Checked
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 TEXT = """schema = 1
 name = "mine"

@@ -13,7 +13,7 @@ import pytest
 
 from kimisvc.cli import doors
 from kimisvc.cli.main import main
-from kimisvc.records import Installation
+from kimisvc.records.units import Installation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from kimisvc.deploy.tune.state import read_state
 from kimisvc.errors import HostError
 from kimisvc.host import systemd
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import UnitFile
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,16 +16,8 @@ from kimisvc.deploy.gate.record import GateRecord, progress_from_json, record_fr
 from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
 from kimisvc.errors import KimisvcError
 from kimisvc.host.files import read_untrusted
-from kimisvc.records import (
-    GoldenResult,
-    Interval,
-    Phase,
-    Progress,
-    Proof,
-    Sample,
-    Verdict,
-    VerdictKind,
-)
+from kimisvc.records.progress import Phase, Progress
+from kimisvc.records.proof import GoldenResult, Interval, Proof, Sample, Verdict, VerdictKind
 
 PROOF = Proof(
     Verdict(VerdictKind.PASS, "over the goal"),

@@ -20,7 +20,7 @@ from kimisvc.deploy.history import (
     RollbackRow,
     Which,
 )
-from kimisvc.records import Interval, Proof, Sample, Verdict, VerdictKind
+from kimisvc.records.proof import Interval, Proof, Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 from kimisvc.deploy.history import CanaryResult, CanaryRow, History, RollbackRow
 from kimisvc.deploy.history.schema import SCHEMA_VERSION, TABLES
 from kimisvc.errors import KimisvcError
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 V1 = Path(__file__).parent / "data" / "history_v1.sqlite"
 """Written by kimisvc before version 2: three starts, three verdicts, one of them by a clock set back."""

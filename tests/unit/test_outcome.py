@@ -9,7 +9,8 @@ import pytest
 from kimisvc.deploy.history import RollbackRow, VerdictRow
 from kimisvc.deploy.outcome import Evidence, Outcome, at_rest, judge
 from kimisvc.errors import ExitStatus
-from kimisvc.records import UnitState, Verdict, VerdictKind
+from kimisvc.records.proof import Verdict, VerdictKind
+from kimisvc.records.units import UnitState
 
 ACTIVE = UnitState("s.service", "loaded", "active", "running")
 INACTIVE = UnitState("g.service", "loaded", "inactive", "dead")

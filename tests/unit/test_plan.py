@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kimisvc.deploy.plan import Action, Situation, Standing, make_plan
-from kimisvc.records import UnitFile, UnitNames, UnitState
+from kimisvc.records.units import UnitFile, UnitNames, UnitState
 
 NAMES = UnitNames.of("kimi")
 ACTIVE = UnitState(NAMES.service, "loaded", "active", "running", main_pid=7)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from kimisvc.deploy.gate.readiness import Ended, Eyes, unit_verdict, wait_ready
-from kimisvc.records import Health, UnitState
+from kimisvc.records.proof import Health
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,8 @@ import pytest
 from systemd_reading import assignments
 
 from kimisvc.profile.settings import SETTINGS, Setting
-from kimisvc.records import CanarySettings, GoldenQuestion, Installation, Profile, VllmSettings
+from kimisvc.records.profile import CanarySettings, GoldenQuestion, Profile, VllmSettings
+from kimisvc.records.units import Installation
 from kimisvc.render.units import render
 from kimisvc.shipped import shipped
 

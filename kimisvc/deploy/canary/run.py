@@ -19,7 +19,7 @@ from kimisvc.deploy.redacting import of_box, of_unit
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.records import Health
+from kimisvc.records.proof import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.host.vllm_api import VllmApi
-    from kimisvc.records import Profile, UnitState
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import UnitState
 
 
 def run_canary(box: Box, open_api: Callable[[Profile], VllmApi]) -> CanaryRow:

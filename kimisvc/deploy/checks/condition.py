@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.checks.inspection import Finding, few, warning
 from kimisvc.host import pci
 from kimisvc.host.gpu_condition import IDLE, OK, Slowed, clock_reasons
-from kimisvc.records import GIB
+from kimisvc.records.sizes import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

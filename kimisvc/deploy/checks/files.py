@@ -18,11 +18,11 @@ from kimisvc.deploy.checks.host import CACHE
 from kimisvc.host import reach
 from kimisvc.profile.options import option_name
 from kimisvc.profile.values import shown
-from kimisvc.records import Problem
+from kimisvc.records.problems import Problem
 
 if TYPE_CHECKING:
     from kimisvc.deploy.checks.inspection import Inspection
-    from kimisvc.records import ArgValue
+    from kimisvc.records.profile import ArgValue
 
 _TEMPLATE = re.compile(r"[{}\n]")
 """vLLM takes a chat template for the text of one if it has any of these (chat_utils)."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, VISIBLE, Unseen, few, warning
 from kimisvc.host import gpu, nvidia_driver, pci, processes, reach
 from kimisvc.profile.knowledge.parallelism import option
-from kimisvc.records import GIB, Link, Problem
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Link
+from kimisvc.records.sizes import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,9 @@ from kimisvc.deploy.generations import Generations
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files, limits, processes
-from kimisvc.records import GIB, MIB, Problem, UnitNames
+from kimisvc.records.problems import Problem
+from kimisvc.records.sizes import GIB, MIB
+from kimisvc.records.units import UnitNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

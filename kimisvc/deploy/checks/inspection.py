@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from kimisvc.host import gpu, processes, reach
 from kimisvc.profile.knowledge.parallelism import gpus_used
-from kimisvc.records import Installation, Problem, Profile, Severity, UnitNames
+from kimisvc.records.problems import Problem, Severity
+from kimisvc.records.units import Installation, UnitNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from kimisvc.records.profile import Profile
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"

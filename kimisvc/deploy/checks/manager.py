@@ -17,7 +17,8 @@ from kimisvc.errors import NoSystemdError
 from kimisvc.host import secrets_file, systemd
 from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.secret_signs import SETTINGS, names_a_secret
-from kimisvc.records import Problem, Risk
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Risk
 from kimisvc.render.units import environment
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.inspection import Unseen, warning
 from kimisvc.host import limits, processes, shared_memory
-from kimisvc.records import GIB, MIB, Problem
+from kimisvc.records.problems import Problem
+from kimisvc.records.sizes import GIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.checks.inspection import Unseen, few, warning
 from kimisvc.host import checkpoint, reach, safetensors_header
 from kimisvc.profile.knowledge.parallelism import option
-from kimisvc.records import Problem
+from kimisvc.records.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

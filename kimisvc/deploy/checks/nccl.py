@@ -9,7 +9,8 @@ from kimisvc.host import nccl_conf, reach
 from kimisvc.profile.knowledge.variables.row import ActsOn
 from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.secret_signs import secret_in
-from kimisvc.records import Problem, Risk
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Risk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

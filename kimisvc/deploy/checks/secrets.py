@@ -17,7 +17,7 @@ from kimisvc.environment_file import Oddity, is_name
 from kimisvc.host import secrets_file
 from kimisvc.profile.secret_signs import SETTINGS, looks_secret, names_a_secret
 from kimisvc.profile.secret_stand_ins import is_placeholder
-from kimisvc.records import Problem, Profile, Severity
+from kimisvc.records.problems import Problem, Severity
 from kimisvc.redaction import SHORTEST
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.environment_file import Assignment
     from kimisvc.host.secrets_file import Contents
+    from kimisvc.records.profile import Profile
 
 KEY = "service.secrets_file"
 API_KEY = "VLLM_API_KEY"

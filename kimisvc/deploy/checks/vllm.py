@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, Unseen, warning
 from kimisvc.host import reach, vllm_binary
 from kimisvc.profile.knowledge.vllm.release import release
-from kimisvc.records import Problem
+from kimisvc.records.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

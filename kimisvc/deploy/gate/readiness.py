@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from kimisvc.records import Health, UnitState
+from kimisvc.records.proof import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kimisvc.records.units import UnitState
 
 FIRST_TICK = 0.1
 LAST_TICK = 1.0

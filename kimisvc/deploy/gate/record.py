@@ -12,16 +12,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from kimisvc.errors import KimisvcError
-from kimisvc.records import (
-    GoldenResult,
-    Interval,
-    Phase,
-    Progress,
-    Proof,
-    Sample,
-    Verdict,
-    VerdictKind,
-)
+from kimisvc.records.progress import Phase, Progress
+from kimisvc.records.proof import GoldenResult, Interval, Proof, Sample, Verdict, VerdictKind
 
 Plain = TypeVar("Plain", Sample, Interval, GoldenResult)
 

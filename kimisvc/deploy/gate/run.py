@@ -18,7 +18,8 @@ from kimisvc.deploy.gate.record import GateRecord, printable, to_json
 from kimisvc.deploy.redacting import of_unit, redacted_record
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
-from kimisvc.records import Phase, Progress, Proof, Verdict, VerdictKind
+from kimisvc.records.progress import Phase, Progress
+from kimisvc.records.proof import Proof, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from kimisvc.deploy.generations import Generation
     from kimisvc.host.journal import ShardProgress
     from kimisvc.host.vllm_api import VllmApi
-    from kimisvc.records import Health, Profile, UnitState
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.proof import Health
+    from kimisvc.records.units import UnitState
 
 LEAST_WAIT = 60.0
 """What a gate that is run again over an old start allows for readiness (s)."""

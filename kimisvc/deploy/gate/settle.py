@@ -24,7 +24,7 @@ from kimisvc.errors import KimisvcError
 from kimisvc.host import files, processes
 from kimisvc.host.processes import LISTENING
 from kimisvc.host.systemd import JobMode
-from kimisvc.records import Verdict, VerdictKind
+from kimisvc.records.proof import Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

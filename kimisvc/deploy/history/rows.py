@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from kimisvc.records import Interval, Verdict, VerdictKind
+from kimisvc.records.proof import Interval, Verdict, VerdictKind
 
 Fact = str | float | list[str] | None
 Facts = Mapping[str, Fact]

@@ -14,7 +14,8 @@ from kimisvc.measure.tuning import Search
 from kimisvc.profile.lines import key_lines
 from kimisvc.profile.nearest import near_name
 from kimisvc.profile.quantities import format_target, parse_duration, parse_target
-from kimisvc.records import Problem, Risk
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Risk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

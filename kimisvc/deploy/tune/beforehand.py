@@ -9,7 +9,7 @@ from kimisvc.deploy.apply import in_the_way, plan_of
 from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.deploy.tune.trial import RELOAD
 from kimisvc.measure.tuning import allowed
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.tune.candidates import Offered
     from kimisvc.deploy.tune.state import TuneState
     from kimisvc.deploy.tune.world import World
-    from kimisvc.records import Problem
+    from kimisvc.records.problems import Problem
 
 
 def beforehand(

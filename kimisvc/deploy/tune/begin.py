@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune.traffic import Counting
-    from kimisvc.records import Profile, UnitFile
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import UnitFile
 
 STOP = 120.0
 """How long the unit of a search may take to stop (s)."""

@@ -9,7 +9,7 @@ from kimisvc.deploy.owed import owed
 from kimisvc.deploy.tune.state import TrialRow, kept_profile
 from kimisvc.errors import KimisvcError
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,8 @@ from kimisvc.profile.differences import differences
 from kimisvc.profile.knowledge.risk.options import option_risk
 from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.resolved import flattened, to_toml
-from kimisvc.records import Problem, Profile, Risk
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Profile, Risk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,8 @@ from kimisvc.deploy.tune.waiting import wait_to_restart
 from kimisvc.deploy.tune.world import kept_wish
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
-from kimisvc.records import UnitFile, VerdictKind
+from kimisvc.records.proof import VerdictKind
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from kimisvc.deploy.apply import Wish

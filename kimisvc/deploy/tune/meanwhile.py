@@ -15,7 +15,7 @@ from kimisvc.errors import LockedError
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
-    from kimisvc.records import UnitState
+    from kimisvc.records.units import UnitState
 
 DOWN = ("failed", "inactive")
 """States that systemd does not leave by itself: a start anew after a failure is `activating`."""

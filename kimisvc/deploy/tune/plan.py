@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.history import History
     from kimisvc.deploy.tune.state import TrialRow, TuneState
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.tune.state import TrialRow
     from kimisvc.deploy.tune.world import World
     from kimisvc.measure.tuning import Plan
-    from kimisvc.records import SpeedTarget
+    from kimisvc.records.profile import SpeedTarget
 
 LOCK_WAIT = 7200.0
 """How long a search waits for a command that was at work before it (s): longer than a load."""

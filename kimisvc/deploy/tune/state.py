@@ -17,13 +17,14 @@ from kimisvc.host import files
 from kimisvc.measure.comparison import MARGIN
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.loader import restore
-from kimisvc.records import Interval, Risk, VerdictKind
+from kimisvc.records.profile import Risk
+from kimisvc.records.proof import Interval, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.layout import Layout
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 SCHEMA = 1
 LINES_KEPT = 200

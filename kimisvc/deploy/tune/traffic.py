@@ -10,7 +10,7 @@ from kimisvc.errors import KimisvcError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kimisvc.records import EngineCounters
+    from kimisvc.records.proof import EngineCounters
 
 LOOK = 3.0
 """How far two looks at the counters are apart (s): live traffic moves them meanwhile."""

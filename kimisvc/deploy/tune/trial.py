@@ -21,7 +21,8 @@ from kimisvc.measure.comparison import start_figure
 from kimisvc.measure.gate_rule import decide
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.problems import format_problem
-from kimisvc.records import Sample, Severity, Verdict, VerdictKind
+from kimisvc.records.problems import Severity
+from kimisvc.records.proof import Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from kimisvc.deploy.apply import Checks, Wish
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.history import StartFigures
     from kimisvc.deploy.outcome import Ending
     from kimisvc.deploy.tune.state import Pending
-    from kimisvc.records import Profile, SpeedTarget
+    from kimisvc.records.profile import Profile, SpeedTarget
 
 REFUSED = "refused"
 """The outcome of a candidate that the host cannot run: nothing was started."""

@@ -13,7 +13,7 @@ from kimisvc.errors import KimisvcError
 if TYPE_CHECKING:
     from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.deploy.tune.world import World
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 WINDOW_LOOK = 30.0
 """How often a search that waits for its window looks at the clock (s): clocks are set."""

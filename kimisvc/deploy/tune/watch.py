@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.tune.state import TuneState
-    from kimisvc.records import Progress
+    from kimisvc.records.progress import Progress
 
 TICK = 0.5
 PATIENCE = 15.0

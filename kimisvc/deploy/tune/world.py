@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.tune.state import TuneState
     from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.deploy.tune.trial import Means
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from kimisvc.observe.report.ink import (
     value_axis,
 )
 from kimisvc.observe.report.words import moment, span
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from kimisvc.deploy.history import StartRow

@@ -21,7 +21,7 @@ from kimisvc.observe.report.tables import (
 )
 from kimisvc.observe.report.timeline import timeline
 from kimisvc.observe.report.words import moment, number, plain, span
-from kimisvc.records import VerdictKind
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.contests import Contests, contests
 from kimisvc.observe.report.clock import Clock
 from kimisvc.observe.report.words import plain
-from kimisvc.records import Verdict
+from kimisvc.records.proof import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

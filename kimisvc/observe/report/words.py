@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.gate.record import printable
 
 if TYPE_CHECKING:
-    from kimisvc.records import Interval
+    from kimisvc.records.proof import Interval
 
 LONGEST = 400
 """Characters of a text from outside that the report shows."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kimisvc.profile.adoption.draft import Lookup, Note
     from kimisvc.profile.adoption.scene import Launch
     from kimisvc.profile.adoption.unit_file import Unit
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.vllm import VllmKnowledge
 
 
 @dataclass(frozen=True, slots=True)

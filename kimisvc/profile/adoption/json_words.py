@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kimisvc.records import ArgValue
+    from kimisvc.records.profile import ArgValue
 
 APPENDS = "+"
 """What stands at the end of the name of a field whose words are added to a list."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kimisvc.profile.adoption.draft import Draft
     from kimisvc.profile.adoption.scene import Launch, Scene
     from kimisvc.profile.adoption.vllm_words import Options, Written
-    from kimisvc.records import ArgValue
+    from kimisvc.records.profile import ArgValue
 
 EXECUTABLE = "/opt/vllm/bin/vllm"
 SECRETS_FILE = "/etc/kimisvc/secrets"

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.adoption import json_words
 from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.options import OWNED_OPTIONS
-from kimisvc.vllm_records import OptionKind
+from kimisvc.records.vllm import OptionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kimisvc.records import ArgValue
-    from kimisvc.vllm_records import VllmOption
+    from kimisvc.records.profile import ArgValue
+    from kimisvc.records.vllm import VllmOption
 
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 _INTEGER = re.compile(r"-?\d{1,18}")

@@ -13,14 +13,14 @@ from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kimisvc.profile.problems import Finding
-    from kimisvc.records import Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from deploy_support import Quiet, add_generation, box_at, profile
 from kimisvc.deploy.benching import Wanted, benchmark, failures, server_of
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host.vllm_bench import BenchResult, Load, Server
-from kimisvc.records import EngineCounters
+from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
     from pathlib import Path

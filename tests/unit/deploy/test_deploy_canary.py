@@ -23,22 +23,14 @@ from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
 from kimisvc.measure.canary import CanaryFigures
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.records import (
-    Health,
-    Installation,
-    Interval,
-    Proof,
-    UnitFile,
-    UnitState,
-    Verdict,
-    VerdictKind,
-)
+from kimisvc.records.proof import Health, Interval, Proof, Verdict, VerdictKind
+from kimisvc.records.units import Installation, UnitFile, UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 RUNS = "a" * 32
 PROFILE = """schema = 1

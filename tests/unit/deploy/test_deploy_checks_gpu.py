@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from staged_host import GIB, Card, Nvml, NvmlError, process
 
-from kimisvc.records import Link
+from kimisvc.records.profile import Link
 
 if TYPE_CHECKING:
     from good_host import Host

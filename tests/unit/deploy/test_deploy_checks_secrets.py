@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kimisvc.deploy.checks.secrets import content_problems, secrets_problems
 from kimisvc.host import secrets_file
 from kimisvc.host.secrets_file import Contents, parse
-from kimisvc.records import Problem, Profile, ServiceSettings, Severity, VllmSettings
+from kimisvc.records.problems import Problem, Severity
+from kimisvc.records.profile import Profile, ServiceSettings, VllmSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,8 @@ from kimisvc.deploy.comparing import (
 )
 from kimisvc.errors import KimisvcError
 from kimisvc.measure.comparison import Difference
-from kimisvc.records import GateSettings, ProbeSettings, SpeedTarget, VerdictKind
+from kimisvc.records.profile import GateSettings, ProbeSettings, SpeedTarget
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,14 +20,15 @@ from kimisvc.deploy.status import read_status
 from kimisvc.deploy.unkept import waiting_rollbacks
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
-from kimisvc.records import Proof, Verdict, VerdictKind
+from kimisvc.records.proof import Proof, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
-    from kimisvc.records import Problem, Profile
+    from kimisvc.records.problems import Problem
+    from kimisvc.records.profile import Profile
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from gate_box import Systemd, two_generations
 from kimisvc.deploy.gate import run
 from kimisvc.deploy.gate.record import GateRecord, progress_from_json, record_from_json
 from kimisvc.errors import ExitStatus, HostError
-from kimisvc.records import Health, Phase, VerdictKind
+from kimisvc.records.progress import Phase
+from kimisvc.records.proof import Health, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

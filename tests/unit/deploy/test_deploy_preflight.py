@@ -14,13 +14,14 @@ from kimisvc.deploy.checks.inspection import Finding, Unseen, visible, warning
 from kimisvc.errors import HostError
 from kimisvc.host.gpu import Gpu
 from kimisvc.host.reach import ANYBODY
-from kimisvc.records import Problem, Profile
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Profile
 
 if TYPE_CHECKING:
     from good_host import Host
 
     from kimisvc.deploy.checks.inspection import Inspection
-    from kimisvc.records import ArgValue
+    from kimisvc.records.profile import ArgValue
 
 SIX = tuple(Gpu(n, "X", 1, 0, (), f"GPU-{n}abc") for n in range(6))
 

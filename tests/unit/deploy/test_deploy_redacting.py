@@ -12,7 +12,7 @@ from gate_box import ACTIVE, Systemd, two_generations
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.redacting import last_words
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import Profile, ServiceSettings, VllmSettings
+from kimisvc.records.profile import Profile, ServiceSettings, VllmSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

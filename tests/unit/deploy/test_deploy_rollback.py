@@ -19,16 +19,14 @@ from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.errors import HostError, KimisvcError, LeftAtWorkError
 from kimisvc.host import files
 from kimisvc.host.systemd import JobMode
-from kimisvc.records import (
-    Problem,
-    Profile,
-    VerdictKind,
-)
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
+    from kimisvc.records.problems import Problem
+    from kimisvc.records.profile import Profile
 
 
 @pytest.fixture

@@ -15,10 +15,7 @@ from kimisvc.deploy.plan import Action
 from kimisvc.errors import KimisvcError
 from kimisvc.host.processes import LISTENING, PortOwner
 from kimisvc.host.systemd import JobMode
-from kimisvc.records import (
-    Verdict,
-    VerdictKind,
-)
+from kimisvc.records.proof import Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

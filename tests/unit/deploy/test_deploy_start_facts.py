@@ -13,7 +13,7 @@ from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.start_facts import FACTS, start_facts
 from kimisvc.errors import KimisvcError
 from kimisvc.host import nvidia_driver
-from kimisvc.records import Profile, VllmSettings
+from kimisvc.records.profile import Profile, VllmSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -42,23 +42,16 @@ from kimisvc.measure.comparison import Difference, StartFigure, compare
 from kimisvc.measure.contest import winner
 from kimisvc.measure.tuning import Search, Stop, Why, next_step
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import (
-    GateSettings,
-    Interval,
-    ProbeSettings,
-    Risk,
-    SpeedTarget,
-    UnitState,
-    Verdict,
-    VerdictKind,
-)
+from kimisvc.records.profile import GateSettings, ProbeSettings, Risk, SpeedTarget
+from kimisvc.records.proof import Interval, Verdict, VerdictKind
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 PASS, DEGRADED, FAIL, UNKNOWN = (
     VerdictKind.PASS, VerdictKind.DEGRADED, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE,

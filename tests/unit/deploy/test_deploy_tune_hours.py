@@ -14,7 +14,7 @@ from kimisvc.deploy.tune.state import Asked
 from kimisvc.deploy.tune.traffic import Traffic, drain, traffic
 from kimisvc.deploy.tune.window import DAY, Window, parse_window
 from kimisvc.errors import HostError, KimisvcError
-from kimisvc.records import EngineCounters
+from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
     from pathlib import Path

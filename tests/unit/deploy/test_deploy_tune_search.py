@@ -30,7 +30,8 @@ from kimisvc.deploy.tune.world import World
 from kimisvc.errors import HostError
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.resolved import to_toml
-from kimisvc.records import EngineCounters, Interval, Risk, VerdictKind
+from kimisvc.records.profile import Risk
+from kimisvc.records.proof import EngineCounters, Interval, VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune.state import Pending
-    from kimisvc.records import Profile, SpeedTarget
+    from kimisvc.records.profile import Profile, SpeedTarget
 
 PASS, FAIL, UNKNOWN = VerdictKind.PASS, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE
 NAMES = ("base", "ll", "wild")

@@ -21,7 +21,8 @@ from kimisvc.deploy.unkept import (
     waiting_rollbacks,
 )
 from kimisvc.errors import KimisvcError
-from kimisvc.records import UnitState, VerdictKind
+from kimisvc.records.proof import VerdictKind
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from pathlib import Path

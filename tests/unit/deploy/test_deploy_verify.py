@@ -6,7 +6,7 @@ import pytest
 
 from kimisvc.deploy.checks.inspection import warning
 from kimisvc.deploy.verify import news
-from kimisvc.records import Problem
+from kimisvc.records.problems import Problem
 
 MISSING = Problem(
     "systemd-analyze: kimisvc-kimi.service: Command /opt/vllm/bin/vllm is not executable:"

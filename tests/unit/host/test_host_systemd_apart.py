@@ -15,7 +15,7 @@ import pytest
 from kimisvc.errors import HostError
 from kimisvc.host import systemd_apart
 from kimisvc.host.systemd_apart import SystemdApart, serve
-from kimisvc.records import UnitState
+from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from host_support import DATA, PATIENCE, Peer, free_port, server
 from kimisvc.errors import HostError
 from kimisvc.host import http_once
 from kimisvc.host.vllm_api import ApiError, ModelInfo, VllmApi
-from kimisvc.records import Health
+from kimisvc.records.proof import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kimisvc.host.vllm_binary import cache_folder, knowledge
-from kimisvc.vllm_records import KnownFrom, OptionKind, VariableReading
+from kimisvc.records.vllm import KnownFrom, OptionKind, VariableReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from kimisvc.host.vllm_metrics import counters_delta, engine_counters, missing_counters
-from kimisvc.records import EngineCounters
+from kimisvc.records.proof import EngineCounters
 
 PAGES = ("metrics-0.24.0-after.txt", "metrics-0.32.0-after.txt", "metrics-0.32.0-idle.txt")
 

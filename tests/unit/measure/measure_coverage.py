@@ -19,7 +19,8 @@ from kimisvc.measure.contest import confidence_of
 from kimisvc.measure.gate_rule import looks
 from kimisvc.measure.power import settles
 from kimisvc.measure.statistics import CONFIDENCE, shared
-from kimisvc.records import ProbeSettings, SpeedTarget, VerdictKind
+from kimisvc.records.profile import ProbeSettings, SpeedTarget
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

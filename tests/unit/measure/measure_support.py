@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.host.vllm_api import VllmApi
-from kimisvc.records import (
-    EngineCounters,
+from kimisvc.records.profile import (
     GateSettings,
     GoldenQuestion,
-    Phase,
     ProbeSettings,
     Profile,
     VllmSettings,
 )
+from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kimisvc.errors import KimisvcError
+    from kimisvc.records.progress import Phase
 
 DATA = Path(__file__).parent / "data"
 STAND_IN = Path(__file__).parents[2] / "fake_vllm" / "fake_vllm_server.py"

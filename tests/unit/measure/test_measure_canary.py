@@ -10,10 +10,11 @@ from measure_support import Clock, Played, counted, even_stream, profile, servin
 from kimisvc.errors import HostError
 from kimisvc.measure.canary import RUNS, CanaryFigures, figures, sing
 from kimisvc.measure.outcome import Broken, Trouble
-from kimisvc.records import CanarySettings, Sample
+from kimisvc.records.profile import CanarySettings
+from kimisvc.records.proof import Sample
 
 if TYPE_CHECKING:
-    from kimisvc.records import EngineCounters
+    from kimisvc.records.proof import EngineCounters
 
 TOKENS = 11
 ASKED = CanarySettings(60.0, TOKENS)

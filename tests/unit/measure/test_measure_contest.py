@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from kimisvc.measure.comparison import MARGIN, StartFigure
 from kimisvc.measure.contest import Candidate, Trial, confidence_of, winner
-from kimisvc.records import Risk, VerdictKind
+from kimisvc.records.profile import Risk
+from kimisvc.records.proof import VerdictKind
 
 PASS, DEGRADED = VerdictKind.PASS, VerdictKind.DEGRADED
 FAIL, UNKNOWN = VerdictKind.FAIL, VerdictKind.INCONCLUSIVE

@@ -28,7 +28,8 @@ from kimisvc.measure.comparison import StartFigure, compare
 from kimisvc.measure.gate_rule import decide, looks
 from kimisvc.measure.power import settles
 from kimisvc.measure.statistics import CONFIDENCE, shared
-from kimisvc.records import GateSettings, ProbeSettings, Sample, SpeedTarget, VerdictKind
+from kimisvc.records.profile import GateSettings, ProbeSettings, SpeedTarget
+from kimisvc.records.proof import Sample, VerdictKind
 
 DEFAULT = ProbeSettings()
 

@@ -20,18 +20,9 @@ from measure_support import (
 
 from kimisvc.errors import KimisvcError
 from kimisvc.measure.gate import budget, engine_figure, measure, prove
-from kimisvc.records import (
-    EngineCounters,
-    GateSettings,
-    GoldenQuestion,
-    Phase,
-    Profile,
-    Proof,
-    Sample,
-    SpeedTarget,
-    VerdictKind,
-    Where,
-)
+from kimisvc.records.profile import GateSettings, GoldenQuestion, Profile, SpeedTarget, Where
+from kimisvc.records.progress import Phase
+from kimisvc.records.proof import EngineCounters, Proof, Sample, VerdictKind
 
 PARIS = GoldenQuestion("What is the capital of France?", "Paris")
 FAST = GateSettings(SpeedTarget(40.0, 50.0))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimisvc.measure.gate_rule import decide
-from kimisvc.records import GateSettings, ProbeSettings, Sample, SpeedTarget, VerdictKind
+from kimisvc.records.profile import GateSettings, ProbeSettings, SpeedTarget
+from kimisvc.records.proof import Sample, VerdictKind
 
 CASES = json.loads((Path(__file__).parent / "gate_cases" / "rule.json").read_text())
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kimisvc.measure.golden import ANY_REASONING, body, found, judge, questions
 from kimisvc.measure.stream import Answered
-from kimisvc.records import GateSettings, GoldenQuestion, Where
+from kimisvc.records.profile import GateSettings, GoldenQuestion, Where
 
 PARIS = GoldenQuestion("What is the capital of France?", "Paris")
 REASONING = GateSettings(require_reasoning=True)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kimisvc.measure.outcome import RESPONSES, Broken, Trouble, verdict_of
-from kimisvc.records import GateSettings, SpeedTarget, VerdictKind
+from kimisvc.records.profile import GateSettings, SpeedTarget
+from kimisvc.records.proof import VerdictKind
 
 GATE = GateSettings(SpeedTarget(40.0, 50.0))
 

@@ -9,7 +9,7 @@ from kimisvc.errors import KimisvcError
 from kimisvc.measure.others import Ours, Traffic, World, judge_traffic
 from kimisvc.measure.outcome import Broken, Trouble
 from kimisvc.measure.probe import Request, engine_speed, play
-from kimisvc.records import EngineCounters, Sample
+from kimisvc.records.proof import EngineCounters, Sample
 
 
 def request(max_tokens: int = 101) -> Request:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from measure_support import DATA
 
 from kimisvc.measure.statistics import mean_interval, relative_half_width, shared
-from kimisvc.records import Interval
+from kimisvc.records.proof import Interval
 
 STARTS = json.loads((DATA / "starts.json").read_text())
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from measure_support import profile, serving
 
 from kimisvc.measure.gate import prove
 from kimisvc.measure.throughput import AtOnce, judge
-from kimisvc.records import GateSettings, Phase, Proof, SpeedTarget, VerdictKind
+from kimisvc.records.profile import GateSettings, SpeedTarget
+from kimisvc.records.proof import Proof, VerdictKind
+
+if TYPE_CHECKING:
+    from kimisvc.records.progress import Phase
 
 ONE = 150.0
 """Speed of one stream of the stand-in (tok/s); as many streams do not slow each other there."""

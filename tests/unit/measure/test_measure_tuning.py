@@ -26,7 +26,8 @@ from kimisvc.measure.tuning import (
     expected,
     next_step,
 )
-from kimisvc.records import Risk, VerdictKind
+from kimisvc.records.profile import Risk
+from kimisvc.records.proof import VerdictKind
 
 PASS, DEGRADED = VerdictKind.PASS, VerdictKind.DEGRADED
 FAIL, UNKNOWN = VerdictKind.FAIL, VerdictKind.INCONCLUSIVE

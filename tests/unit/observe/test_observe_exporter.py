@@ -19,7 +19,7 @@ from kimisvc.observe import exporter
 from kimisvc.observe.exporter import Address, Tls, registry, serve
 from kimisvc.observe.fleet import Fleet
 from kimisvc.observe.reference import reference
-from kimisvc.records import Installation, UnitState
+from kimisvc.records.units import Installation, UnitState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

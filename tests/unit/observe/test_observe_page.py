@@ -17,7 +17,9 @@ from kimisvc.observe.exporter import registry
 from kimisvc.observe.families import FAMILIES, Kind
 from kimisvc.observe.rates import Live
 from kimisvc.observe.snapshots import EngineView, Scene, Source
-from kimisvc.records import CanarySettings, GateSettings, Phase, VerdictKind
+from kimisvc.records.profile import CanarySettings, GateSettings
+from kimisvc.records.progress import Phase
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

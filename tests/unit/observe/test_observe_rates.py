@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kimisvc.observe.rates import PATIENCE, WINDOW, Reading, Window, grown, live
-from kimisvc.records import EngineCounters
+from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

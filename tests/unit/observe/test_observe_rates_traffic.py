@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kimisvc.observe.rates import Reading, Window, grown, live
-from kimisvc.records import EngineCounters
+from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,12 +20,14 @@ from kimisvc.host.vllm_page import Page
 from kimisvc.observe import sources
 from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView
 from kimisvc.observe.sources import EngineReader, FilesReader, HistoryReader, units_view
-from kimisvc.records import Installation, UnitFile, VllmSettings
+from kimisvc.records.profile import VllmSettings
+from kimisvc.records.units import Installation, UnitFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kimisvc.records import Profile, UnitState
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import UnitState
 
 PAGE = (Path(__file__).parent / "captured" / "0.32.0-idle.txt").read_text()
 RESOLVED = """schema = 1

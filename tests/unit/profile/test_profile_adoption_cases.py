@@ -23,7 +23,7 @@ from kimisvc.profile.adoption.adopt import Adopted, adopt_command, adopt_unit
 from kimisvc.profile.adoption.draft import Lookup
 from kimisvc.profile.adoption.unit_file import UnitText, read_unit
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import Installation
+from kimisvc.records.units import Installation
 from kimisvc.render.units import render
 from kimisvc.shipped import shipped
 

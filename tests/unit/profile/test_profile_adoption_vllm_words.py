@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kimisvc.profile.adoption.vllm_words import Options, joined, read, uncarried, value_of
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import ArgValue, Profile, VllmSettings
+from kimisvc.records.profile import ArgValue, Profile, VllmSettings
+from kimisvc.records.vllm import OptionKind, VllmOption
 from kimisvc.render.arguments import argv
-from kimisvc.vllm_records import OptionKind, VllmOption
 
 KNOWN = {
     row.name: row

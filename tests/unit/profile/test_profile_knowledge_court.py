@@ -9,7 +9,7 @@ import pytest
 from kimisvc.profile.knowledge.court import Sight, judged
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import check
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:

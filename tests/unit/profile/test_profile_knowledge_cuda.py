@@ -8,7 +8,8 @@ from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.variables.conflicts import conflicts
 from kimisvc.profile.knowledge.variables.cuda import CUDA
 from kimisvc.profile.knowledge.variables.other_libraries import OTHER_LIBRARIES
-from kimisvc.records import ArgValue, HardwareSettings, Profile, Severity, VllmSettings
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, HardwareSettings, Profile, VllmSettings
 
 
 def told(env: dict[str, str], **args: ArgValue) -> list[str]:

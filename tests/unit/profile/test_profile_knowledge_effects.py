@@ -7,14 +7,8 @@ import pytest
 from kimisvc.profile.knowledge.parallelism import gpus_here, gpus_used, several_boxes
 from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.variables.effects import effect_findings
-from kimisvc.records import (
-    ArgValue,
-    HardwareSettings,
-    Link,
-    Profile,
-    Severity,
-    VllmSettings,
-)
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, HardwareSettings, Link, Profile, VllmSettings
 
 TP8: dict[str, ArgValue] = {"tensor-parallel-size": 8}
 ALL_REDUCE = "VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC"

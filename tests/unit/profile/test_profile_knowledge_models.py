@@ -11,15 +11,9 @@ from loading import load
 
 from kimisvc.profile.knowledge.model.rules import model_findings
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import (
-    ArgValue,
-    GateSettings,
-    HardwareSettings,
-    Profile,
-    Severity,
-    VllmSettings,
-)
-from kimisvc.vllm_records import KnownFrom, VllmKnowledge
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, GateSettings, HardwareSettings, Profile, VllmSettings
+from kimisvc.records.vllm import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

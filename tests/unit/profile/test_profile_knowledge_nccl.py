@@ -21,15 +21,8 @@ from kimisvc.profile.knowledge.variables.conflicts import conflicts
 from kimisvc.profile.knowledge.variables.near_names import near_variable
 from kimisvc.profile.knowledge.variables.slips import edits, nearest
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn, Variable
-from kimisvc.records import (
-    ArgValue,
-    HardwareSettings,
-    Link,
-    Profile,
-    Risk,
-    Severity,
-    VllmSettings,
-)
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, HardwareSettings, Link, Profile, Risk, VllmSettings
 
 SHIPPED = Path(__file__).parents[3] / "profiles"
 

@@ -10,15 +10,8 @@ from kimisvc.profile.knowledge.risk.judgement import Judgement
 from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.knowledge.variables.table import VARIABLES
-from kimisvc.records import (
-    ArgValue,
-    HardwareSettings,
-    Link,
-    Profile,
-    Risk,
-    Severity,
-    VllmSettings,
-)
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, HardwareSettings, Link, Profile, Risk, VllmSettings
 
 SAFE, SAFE_ISH, RISKY = Risk.SAFE, Risk.SAFE_ISH, Risk.RISKY
 DOCUMENTED = "NCCL user guide, Environment Variables"

@@ -8,8 +8,8 @@ import pytest
 
 from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import ArgValue, Profile, VllmSettings
-from kimisvc.vllm_records import KnownFrom
+from kimisvc.records.profile import ArgValue, Profile, VllmSettings
+from kimisvc.records.vllm import KnownFrom
 
 ASKED = replace(shipped_knowledge(), known_from=KnownFrom.ASKED)
 SEQS, BATCH, LENGTH = "max-num-seqs", "max-num-batched-tokens", "max-model-len"

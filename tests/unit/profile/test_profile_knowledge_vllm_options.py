@@ -15,8 +15,9 @@ from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.loader import check
 from kimisvc.profile.options import OWNED_OPTIONS
-from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
-from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, Profile, VllmSettings
+from kimisvc.records.vllm import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding

@@ -12,8 +12,8 @@ import pytest
 
 from kimisvc.profile.knowledge.risk.options import option_risk
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import ArgValue, Profile, Risk, VllmSettings
-from kimisvc.vllm_records import KnownFrom, OptionKind, VariableReading, VllmKnowledge
+from kimisvc.records.profile import ArgValue, Profile, Risk, VllmSettings
+from kimisvc.records.vllm import KnownFrom, OptionKind, VariableReading, VllmKnowledge
 
 PROJECT = Path(__file__).parents[3]
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from kimisvc.profile.knowledge.vllm.options import option_findings
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
-from kimisvc.records import ArgValue, Profile, Severity, VllmSettings
-from kimisvc.vllm_records import ChoiceRule, KnownFrom, OptionKind, VllmKnowledge
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, Profile, VllmSettings
+from kimisvc.records.vllm import ChoiceRule, KnownFrom, OptionKind, VllmKnowledge
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding

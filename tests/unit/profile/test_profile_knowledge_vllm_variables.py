@@ -12,8 +12,9 @@ from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.variables import vllm_variable_findings
 from kimisvc.profile.options import OWNED_VARIABLES
-from kimisvc.records import Profile, Severity, VllmSettings
-from kimisvc.vllm_records import KnownFrom, VariableReading, VllmKnowledge, VllmVariable
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.vllm import KnownFrom, VariableReading, VllmKnowledge, VllmVariable
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import Finding

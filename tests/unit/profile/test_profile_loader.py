@@ -17,12 +17,11 @@ from kimisvc.profile.loader import check
 from kimisvc.profile.problems import format_problem
 from kimisvc.profile.settings import FREE_TABLES, SETTINGS, TABLES
 from kimisvc.profile.values import toml_key
-from kimisvc.records import (
+from kimisvc.records.problems import Problem, Severity
+from kimisvc.records.profile import (
     CanarySettings,
     GateSettings,
     GoldenQuestion,
-    Problem,
-    Severity,
     SpeedTarget,
     VllmSettings,
 )

@@ -17,7 +17,7 @@ from kimisvc.profile.quantities import (
     parse_size,
     parse_target,
 )
-from kimisvc.records import SpeedTarget
+from kimisvc.records.profile import SpeedTarget
 
 # Each was given to `systemd-analyze timespan` of systemd 252, which printed these microseconds.
 AS_SYSTEMD_READS = {

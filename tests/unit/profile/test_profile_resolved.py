@@ -17,7 +17,7 @@ from kimisvc.profile.loader import check, restore
 from kimisvc.profile.options import OWNED_OPTIONS, OWNED_VARIABLES
 from kimisvc.profile.resolved import digest, to_toml
 from kimisvc.profile.secret_signs import looks_secret, names_a_secret
-from kimisvc.records import (
+from kimisvc.records.profile import (
     CanarySettings,
     GateSettings,
     GoldenQuestion,

@@ -15,7 +15,7 @@ from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.profile.schema import schema, text
 from kimisvc.profile.settings import SETTINGS, TABLES, Setting
-from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
+from kimisvc.records.vllm import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 
 TOP = Path(__file__).parents[3]
 BAD = Path(__file__).parent / "bad"

@@ -11,7 +11,7 @@ import pytest
 from kimisvc.profile.reference import reference
 from kimisvc.profile.settings import SETTINGS, TABLES, Kind, Setting
 from kimisvc.profile.values import parse
-from kimisvc.records import (
+from kimisvc.records.profile import (
     CanarySettings,
     GateSettings,
     GoldenQuestion,

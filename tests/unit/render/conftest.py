@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from kimisvc.records import (
+from kimisvc.records.profile import (
     CanarySettings,
     GateSettings,
     GoldenQuestion,
     HardwareSettings,
-    Installation,
     Profile,
     ServiceSettings,
     SpeedTarget,
     VllmSettings,
     Where,
 )
+from kimisvc.records.units import Installation
 
 TOP = Path(__file__).parents[3]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimisvc.errors import KimisvcError
-from kimisvc.records import ArgValue, Profile, VllmSettings
+from kimisvc.records.profile import ArgValue, Profile, VllmSettings
 from kimisvc.render.arguments import argv, option
 
 VLLM = VllmSettings("/opt/vllm/bin/vllm", "/srv/model")

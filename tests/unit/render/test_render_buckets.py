@@ -9,7 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from kimisvc.records import Profile, UnitFile, VllmSettings
+from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.units import UnitFile
+from kimisvc.records.vllm import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 from kimisvc.render.arguments import argv
 from kimisvc.render.buckets import (
     BOUNDS,
@@ -20,7 +22,6 @@ from kimisvc.render.buckets import (
     taking,
     with_buckets,
 )
-from kimisvc.vllm_records import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 
 PROFILE = Profile(
     "ll_ring", VllmSettings("/opt/vllm/bin/vllm", "/srv/models/Kimi"), args={"max-model-len": 4096}

@@ -9,19 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.records import (
-    HardwareSettings,
-    OnFail,
-    Profile,
-    ServiceSettings,
-    UnitFile,
-    VllmSettings,
-)
+from kimisvc.records.profile import HardwareSettings, OnFail, Profile, ServiceSettings, VllmSettings
+from kimisvc.records.units import UnitFile
 from kimisvc.render.compare import Change, compare, effective
 from kimisvc.render.units import render
 
 if TYPE_CHECKING:
-    from kimisvc.records import Installation
+    from kimisvc.records.units import Installation
 
 PLAIN = Profile("plain", VllmSettings("/opt/vllm/bin/vllm", "/srv/model"), args={"seed": 1})
 SERVICE, GATE, ROLLBACK = (

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimisvc.measure.gate import budget
-from kimisvc.records import (
-    IDLE_PATIENCE,
+from kimisvc.records.profile import (
     GateSettings,
     GoldenQuestion,
     ProbeSettings,
@@ -19,6 +18,7 @@ from kimisvc.records import (
     ServiceSettings,
     VllmSettings,
 )
+from kimisvc.records.proof import IDLE_PATIENCE
 from kimisvc.render.deadlines import READY_TIMEOUT, Deadlines, span
 
 VLLM = VllmSettings("/opt/vllm/bin/vllm", "/srv/model")

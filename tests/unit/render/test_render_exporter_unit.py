@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from systemd_reading import assignments, command
 
-from kimisvc.records import Installation
+from kimisvc.records.units import Installation
 from kimisvc.render.exporter_unit import NAME, TEMPLATE, is_as_made, render_exporter
 
 TEXT = (Path(__file__).parents[3] / "units" / TEMPLATE).read_text()

@@ -20,7 +20,8 @@ from loading import load
 from kimisvc.render.units import render
 
 if TYPE_CHECKING:
-    from kimisvc.records import Installation, Profile, UnitFile
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.units import Installation, UnitFile
 
 TOP = Path(__file__).parents[3]
 GOLDEN = TOP / "tests" / "golden"

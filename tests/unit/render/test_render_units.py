@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from systemd_reading import assignments, command, environment, specifiers, words
 
 from kimisvc.errors import KimisvcError
-from kimisvc.records import (
+from kimisvc.records.profile import (
     CanarySettings,
     GateSettings,
     GoldenQuestion,
-    Installation,
     OnFail,
     ProbeSettings,
     Profile,
@@ -31,6 +30,8 @@ from kimisvc.render.units import gate_settings, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kimisvc.records.units import Installation
 
 PLAIN = Profile("plain", VllmSettings("/opt/vllm/bin/vllm", "/srv/model"))
 PRINTABLE = st.text(

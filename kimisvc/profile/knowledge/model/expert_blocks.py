@@ -20,13 +20,13 @@ from kimisvc.profile.knowledge.model.shape import Shape
 from kimisvc.profile.knowledge.parallelism import DATA, PREFILL, READS, TENSOR, option, ranks
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.problems import Finding
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.records import Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 _EP = "enable-expert-parallel"
 _CUT_BY = (TENSOR, DATA, PREFILL)

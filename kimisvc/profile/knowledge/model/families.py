@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.knowledge.vllm.words import meant
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import Severity
-from kimisvc.vllm_records import KnownFrom
+from kimisvc.records.problems import Severity
+from kimisvc.records.vllm import KnownFrom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.records import Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 _TOOLS, _REASONING = "tool-call-parser", "reasoning-parser"
 

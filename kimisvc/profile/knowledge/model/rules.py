@@ -29,14 +29,14 @@ from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import option_name
 from kimisvc.profile.problems import Finding
-from kimisvc.records import Severity
-from kimisvc.vllm_records import KnownFrom
+from kimisvc.records.problems import Severity
+from kimisvc.records.vllm import KnownFrom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kimisvc.records import Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 _LENGTH = "max-model-len"
 _EXPERT_PARALLEL = "enable-expert-parallel"

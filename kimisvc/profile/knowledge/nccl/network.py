@@ -17,7 +17,7 @@ from kimisvc.profile.knowledge.variables.grammar import (
     words,
 )
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 _FAMILY = exact_words("AF_INET", "AF_INET6", otherwise="NCCL would ignore it")
 _natural = whole_number(0, INT)

@@ -21,7 +21,7 @@ from kimisvc.profile.knowledge.variables.grammar import (
     words,
 )
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 _CHANNELS = 64
 

@@ -8,7 +8,7 @@ promises may change its meaning with any version.
 from __future__ import annotations
 
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 _DOCUMENT = "NCCL 2.32 source"
 _OLDER_DOCUMENT = "NCCL 2.27 to 2.31 source"

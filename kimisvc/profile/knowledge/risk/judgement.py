@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kimisvc.records import Risk
+    from kimisvc.records.profile import Risk
 
 
 @dataclass(frozen=True, slots=True)

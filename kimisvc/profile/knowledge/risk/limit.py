@@ -16,7 +16,8 @@ from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.options import option_name
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import ArgValue, Profile, Risk, Severity
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import ArgValue, Profile, Risk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.knowledge.risk.judgement import Judgement
 from kimisvc.profile.knowledge.risk.transfer import OFFLOADED, STORED, transfer_risk
 from kimisvc.profile.options import option_name
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 if TYPE_CHECKING:
-    from kimisvc.records import ArgValue, Profile
+    from kimisvc.records.profile import ArgValue, Profile
 
 _DOCS = "https://docs.vllm.ai/en/stable"
 _ARGS = f"{_DOCS}/cli/serve/"

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.risk.judgement import Judgement
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kimisvc.records import ArgValue, Profile
+    from kimisvc.records.profile import ArgValue, Profile
 
 _OPTION = "kv-transfer-config"
 _CONNECTOR, _EXTRA = "kv_connector", "kv_connector_extra_config"

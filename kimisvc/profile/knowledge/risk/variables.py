@@ -14,10 +14,10 @@ from kimisvc.profile.knowledge.risk.judgement import Judgement
 from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
 from kimisvc.profile.knowledge.variables.row import NCCL_GUIDE
 from kimisvc.profile.knowledge.variables.table import VARIABLES
-from kimisvc.records import Link, Risk
+from kimisvc.records.profile import Link, Risk
 
 if TYPE_CHECKING:
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 Rule = Callable[[str, "Profile"], "Judgement | None"]
 

@@ -11,13 +11,13 @@ from kimisvc.profile.knowledge.variables.conflicts import conflicts
 from kimisvc.profile.knowledge.variables.effects import effect_findings
 from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.problems import Finding
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kimisvc.profile.knowledge.variables.row import Variable
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 _VLLM = "VLLM_"
 

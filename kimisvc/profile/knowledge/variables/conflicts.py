@@ -14,12 +14,12 @@ from kimisvc.profile.knowledge.variables.devices import devices, visible_devices
 from kimisvc.profile.knowledge.variables.integers import as_read, is_clear
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import Severity
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 _MOST_SOCKETS = 64
 

@@ -13,7 +13,7 @@ from kimisvc.profile.knowledge.variables.grammar import (
     words,
 )
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 _GUIDE = "CUDA programming guide, CUDA Environment Variables"
 _IGNORED = "CUDA would ignore it"

@@ -26,13 +26,14 @@ from kimisvc.profile.knowledge.parallelism import (
 from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn
 from kimisvc.profile.problems import Finding
-from kimisvc.records import Link, Severity
+from kimisvc.records.problems import Severity
+from kimisvc.records.profile import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from kimisvc.profile.problems import KeyPath
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 _FOUND_ON_PCIE = 4
 """Channels NCCL finds at most on boxes with eight GPUs over PCIe (2 to 4 were seen)."""

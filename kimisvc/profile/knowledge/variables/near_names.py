@@ -14,7 +14,7 @@ from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.options import option_name
 
 if TYPE_CHECKING:
-    from kimisvc.records import Profile
+    from kimisvc.records.profile import Profile
 
 FAMILIES = ("NCCL", "CUDA", "OMP", "PYTORCH", "LD", "HF")
 """Families of names, by what stands before the first underscore, of which most are known."""

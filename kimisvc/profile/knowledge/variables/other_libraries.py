@@ -20,7 +20,7 @@ from kimisvc.profile.knowledge.variables.grammar import (
     words,
 )
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 _LOADER = "ld.so(8)"
 _OPENMP = "OpenMP specification, Environment Variables"

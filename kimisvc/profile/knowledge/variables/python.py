@@ -13,7 +13,7 @@ from functools import partial
 from kimisvc.profile.knowledge.variables.grammar import exact_words, folders, switch
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.profile.values import shown
-from kimisvc.records import Risk
+from kimisvc.records.profile import Risk
 
 _LEAST_DIGITS = 640
 _SEED = re.compile(r"[0-9]{1,10}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kimisvc.profile.knowledge.variables.grammar import Grammar
-    from kimisvc.records import Risk
+    from kimisvc.records.profile import Risk
 
 NCCL_GUIDE = "NCCL user guide, Environment Variables"
 """The document most rows are from, read in the edition of NCCL 2.32."""

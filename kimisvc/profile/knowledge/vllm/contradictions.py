@@ -15,14 +15,14 @@ from kimisvc.profile.knowledge.vllm.fields import number_fault
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.knowledge.vllm.values import WITH_LORA, number_in
 from kimisvc.profile.problems import Finding
-from kimisvc.records import Severity
-from kimisvc.vllm_records import KnownFrom
+from kimisvc.records.problems import Severity
+from kimisvc.records.vllm import KnownFrom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kimisvc.records import ArgValue, Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import ArgValue, Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 
 @dataclass(frozen=True, slots=True)

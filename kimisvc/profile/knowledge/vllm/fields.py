@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.knowledge.vllm.words import folded, meant
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import Severity
-from kimisvc.vllm_records import ChoiceRule, FieldKind, VllmField
+from kimisvc.records.problems import Severity
+from kimisvc.records.vllm import ChoiceRule, FieldKind, VllmField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kimisvc.records import ArgValue
+    from kimisvc.records.profile import ArgValue
 
 _SWITCHES = frozenset({"0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"})
 """Words that pydantic takes for true or false, in any case (Conversion Table of its manual)."""

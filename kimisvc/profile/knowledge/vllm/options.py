@@ -19,14 +19,14 @@ from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.knowledge.vllm.values import field_findings, value_findings
 from kimisvc.profile.options import OWNED_OPTIONS
 from kimisvc.profile.problems import Finding
-from kimisvc.records import Severity
-from kimisvc.vllm_records import KnownFrom, OptionKind
+from kimisvc.records.problems import Severity
+from kimisvc.records.vllm import KnownFrom, OptionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kimisvc.records import ArgValue, Profile
-    from kimisvc.vllm_records import VllmKnowledge, VllmOption
+    from kimisvc.records.profile import ArgValue, Profile
+    from kimisvc.records.vllm import VllmKnowledge, VllmOption
 
 _ALIKE = 0.8
 """So alike names have to be for one to be meant by the other (difflib's ratio, 0 to 1)."""

@@ -9,7 +9,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from kimisvc.vllm_records import KnownFrom, VllmKnowledge
+from kimisvc.records.vllm import KnownFrom, VllmKnowledge
 
 _TABLE = Path(__file__).with_name("table.json")
 

@@ -17,14 +17,14 @@ from kimisvc.profile.knowledge.vllm.fields import number_fault, table_findings, 
 from kimisvc.profile.knowledge.vllm.words import folded, meant
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import Severity
-from kimisvc.vllm_records import ChoiceRule, OptionKind
+from kimisvc.records.problems import Severity
+from kimisvc.records.vllm import ChoiceRule, OptionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kimisvc.records import ArgValue
-    from kimisvc.vllm_records import VllmOption
+    from kimisvc.records.profile import ArgValue
+    from kimisvc.records.vllm import VllmOption
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 WITH_LORA = ("max-loras", "max-lora-cls-labels")

@@ -19,14 +19,14 @@ from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import OWNED_VARIABLES
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
-from kimisvc.records import Severity
-from kimisvc.vllm_records import KnownFrom, VariableReading, VllmVariable
+from kimisvc.records.problems import Severity
+from kimisvc.records.vllm import KnownFrom, VariableReading, VllmVariable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kimisvc.records import Profile
-    from kimisvc.vllm_records import VllmKnowledge
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 _PREFIX = "VLLM_"
 _ALIKE = 0.88

@@ -20,7 +20,7 @@ from kimisvc.observe.report.page import page
 from kimisvc.observe.report.speed import Bucket, runs
 from kimisvc.observe.report.story import Story, read_story
 from kimisvc.observe.report.tables import MOST_ROWS
-from kimisvc.records import Verdict, VerdictKind
+from kimisvc.records.proof import Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,91 @@
+"""systemd's units: what is rendered, what they are called, and what systemd says of one.
+
+Times are seconds, moments are Unix time in seconds, unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Where this kimisvc lives on the box; what rendered units point at."""
+
+    kimisvc: Path
+    units: Path = Path("/etc/systemd/system")
+    state: Path = Path("/var/lib/kimisvc")
+    runtime: Path = Path("/run/kimisvc")
+    user: str = "kimisvc"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """One systemd unit: its file name and its whole text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitNames:
+    """The names of the units of one instance. Those of the canary are there where it is asked for."""
+
+    service: str
+    gate: str
+    rollback: str
+    canary: str
+    canary_timer: str
+    target: str = "kimisvc.target"
+
+    @classmethod
+    def of(cls, instance: str) -> UnitNames:
+        """Given an instance name, return the names of its units."""
+        stem = f"kimisvc-{instance}"
+        return cls(
+            f"{stem}.service", f"{stem}-gate.service", f"{stem}-rollback.service",
+            f"{stem}-canary.service", f"{stem}-canary.timer",
+        )  # fmt: skip
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All names that units of this instance may have, the optional ones last."""
+        always = (self.service, self.gate, self.rollback, self.target)
+        return (*always, self.canary, self.canary_timer)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitState:
+    """What systemd says of one unit now. `main_pid` 0: no process runs.
+
+    `started_monotonic` is when this start began, `main_started_monotonic` when the newest
+    main process did, `main_ended_monotonic` when it ended (s of CLOCK_MONOTONIC; 0: never).
+    `restart` is the Restart= in force.
+    """
+
+    name: str
+    load_state: str
+    active_state: str
+    sub_state: str
+    result: str = ""
+    main_pid: int = 0
+    invocation_id: str = ""
+    restarts: int = 0
+    exec_main_code: int = 0
+    exec_main_status: int = 0
+    started_at: float = 0.0
+    started_monotonic: float = 0.0
+    main_started_monotonic: float = 0.0
+    main_ended_monotonic: float = 0.0
+    fragment: str = ""
+    drop_ins: tuple[str, ...] = ()
+    enabled: str = ""
+    needs_reload: bool = False
+    job: int = 0
+    restart: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it runs, or is on its way to: also while it waits for its automatic restart."""
+        return self.active_state in ("active", "activating", "reloading")
