@@ -8,25 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from kimisvc.deploy.at_rest import Left, ending_at_rest, ending_unkept
 from kimisvc.deploy.gate.record import progress_from_json
-from kimisvc.deploy.outcome import (
-    AT_WORK,
-    Applied,
-    Ending,
-    Evidence,
-    Outcome,
-    at_rest,
-    judge,
-)
+from kimisvc.deploy.outcome import AT_WORK, Applied, Evidence, Outcome, at_rest, judge
 from kimisvc.deploy.redacting import last_words
 from kimisvc.deploy.unkept import latest_judgement, waiting_records
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
-from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.layout import Layout
+    from kimisvc.deploy.outcome import Ending
     from kimisvc.records.progress import Progress
 
 TICK = 0.2
@@ -73,17 +66,18 @@ def follow(box: Box, begun: Begun, reporter: Reporter) -> Ending:
         seen = _looked(box, begun)
         _tell(box, seen, told, reporter)
         ending = judge(seen)
+        if ending is not None and ending.outcome is not Outcome.NOT_RESTORED:
+            return ending
         if ending is not None:
-            unkept = _ending_unkept(box, seen) if ending.outcome is Outcome.NOT_RESTORED else None
-            return unkept or ending
+            return ending_unkept(seen, _left(box, seen)) or ending
         now = box.clock()
         if not at_rest(seen):
             resting_since = None
         elif resting_since is None:
             resting_since = now
         elif now - resting_since > REST:
-            known = _ending_unkept(box, seen) or _ending_at_rest(box, seen)
-            return known or Ending(Outcome.STOPPED, _rest_reason(box, seen))
+            left = _left(box, seen)
+            return ending_unkept(seen, left) or ending_at_rest(seen, left)
         box.sleep(TICK)
 
 
@@ -175,52 +169,14 @@ def _tell(box: Box, seen: Evidence, told: _Told, reporter: Reporter) -> None:
         reporter.progress(progress)
 
 
-def _ending_unkept(box: Box, seen: Evidence) -> Ending | None:
-    """How it ended by what history could not take: the records that wait, and the links on disk."""
-    newest = {record.generation: record.proof for record in waiting_records(box.layout)}
-    current, accepted = box.generations.current_number(), box.generations.sound_accepted()
-    proof = newest.get(current or 0)
-    if proof is None or current is None:
-        return None
-    good = proof.verdict.kind.accepted and accepted is not None and accepted.number == current
-    why = f"{proof.verdict.reason}; not kept in history: it could not be written"
-    if current == seen.generation:
-        outcome = Outcome.ACCEPTED if good else Outcome.INCONCLUSIVE
-        return None if proof.verdict.kind is VerdictKind.FAIL else Ending(outcome, why)
-    begun = newest.get(seen.generation)
-    failed = begun.verdict.reason if begun else f"generation {seen.generation} failed"
-    back = f"generation {current} restored" + (" and proven" if good else ", but not proven")
-    return Ending(Outcome.ROLLED_BACK if good else Outcome.NOT_RESTORED, f"{failed}; {back}: {why}")
-
-
-def _ending_at_rest(box: Box, seen: Evidence) -> Ending | None:
-    """How it ended where nothing comes any more, and what has come is not the usual."""
-    current = box.generations.current_number()
-    if current != seen.generation and not seen.rollbacks:
-        why = f"generation {current} was applied since, in the place of {seen.generation}"
-        return Ending(Outcome.SUPERSEDED, why)
+def _left(box: Box, seen: Evidence) -> Left:
+    """Look at what is left on the box where history does not say how it ended."""
     judged = latest_judgement(box, seen.generation, seen.service.invocation_id)
-    if judged is None or seen.service.invocation_id == seen.ended:
-        return None
-    why = judged.verdict.reason
-    if judged.verdict.kind is VerdictKind.FAIL:
-        none = f"{why}; no rollback came: see systemctl status {seen.rollback.name}"
-        return Ending(Outcome.NOT_RESTORED, none)
     accepted = box.generations.sound_accepted()
-    proven = accepted is not None and accepted.number == seen.generation
-    return Ending(Outcome.ACCEPTED, why) if proven and judged.verdict.kind.accepted else None
-
-
-def _rest_reason(box: Box, seen: Evidence) -> str:
-    service = seen.service
-    if service.active_state == "active":
-        words = last_words(box, seen.gate)
-        said = f"; its last words: {words}" if words else ""
-        how = f" ({seen.gate.result})" if seen.gate.result not in ("", "success") else ""
-        return (
-            f"the gate ended without a verdict{how}: kimisvc apply runs it again"
-            f" (journalctl -u {seen.gate.name}){said}"
-        )
-    if service.result not in ("", "success"):
-        return f"the service ended ({service.result}) and nothing came after it"
-    return f"the service is {service.active_state}; was it stopped by hand?"
+    return Left(
+        current=box.generations.current_number(),
+        accepted=accepted.number if accepted else None,
+        unkept={r.generation: r.proof.verdict for r in waiting_records(box.layout) if r.proof},
+        judged=judged.verdict if judged else None,
+        last_words=last_words(box, seen.gate) if seen.service.active_state == "active" else "",
+    )
