@@ -53,10 +53,16 @@ def installation() -> Installation:
 
 
 def instance_or_default(name: str | None) -> str:
-    """Given what the operator said, return the instance: theirs, the only one, or "kimi"."""
-    if name is not None:
-        return name
+    """Given what the operator said, return the instance: theirs, the only one, or "kimi".
+
+    Raise click.BadParameter where the box has instances, and none of that name; one that
+    was never more than tried (its folder is there) is one.
+    """
     there = instances()
+    if name is not None:
+        if there and name not in there and not _has_a_past(name):
+            raise click.BadParameter(_no_such_instance(name, there), param_hint="--instance")
+        return name
     if len(there) > 1 and DEFAULT_INSTANCE not in there:
         raise KimisvcError(
             "which-instance",
@@ -64,6 +70,20 @@ def instance_or_default(name: str | None) -> str:
             hint="say which one with --instance",
         )
     return there[0] if len(there) == 1 else DEFAULT_INSTANCE
+
+
+def _has_a_past(instance: str) -> bool:
+    from kimisvc.host import files
+
+    return files.exists(Layout(installation(), instance).state)
+
+
+def _no_such_instance(name: str, there: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, there, 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"this box has no instance {name!r}, it has {', '.join(there)}{meant}"
 
 
 def instances() -> list[str]:

@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from kimisvc.cli import doors
+from kimisvc.cli.main import main
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
 from kimisvc.records.profile import Profile, VllmSettings
@@ -110,3 +112,22 @@ def test_a_model_that_is_not_here_is_the_preflights_business(tmp_path: Path) -> 
     (model / "config.json").unlink()
     (model / "config.json").write_text("{}")
     assert doors.checked(written(tmp_path, model)).problems == ()
+
+
+def test_an_instance_that_this_box_never_had_is_refused_with_those_it_has(
+    place: Installation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doors.instance_or_default("kimi") == "kimi"  # a fresh box: its first is to come
+    for name in ("kimi", "glm"):
+        generations = place.state / name / "generations" / "0001"
+        generations.mkdir(parents=True)
+        (place.state / name / "current").symlink_to(generations)
+    (place.state / "tried").mkdir()
+    assert doors.instance_or_default("tried") == "tried"
+    with pytest.raises(click.BadParameter) as refused:
+        doors.instance_or_default("kimmi")
+    said = "this box has no instance 'kimmi', it has glm, kimi; did you mean kimi?"
+    assert refused.value.message == said
+    for command in ("history", "report"):
+        assert main([command, "--instance", "kimmi"]) == 2, command
+        assert said in capsys.readouterr().err
