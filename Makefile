@@ -10,7 +10,9 @@ BIN := .venv/bin
 
 # Run as root in somebody's checkout: leave no caches there that only root could write.
 ROOT_ENV := $(if $(ROOT),PYTHONDONTWRITEBYTECODE=1 HYPOTHESIS_STORAGE_DIRECTORY=/var/tmp/kimisvc-hypothesis)
-PYTEST := $(ROOT_ENV) $(BIN)/pytest $(if $(ROOT),-p no:cacheprovider)
+# Two at a time: system tests mostly wait for systemd, each worker in a container of its own. By files,
+# in their order: the long ones come first, and the many short ones fill up.
+PYTEST := $(ROOT_ENV) $(BIN)/pytest $(if $(ROOT),-p no:cacheprovider) -n 2 --dist loadfile --no-loadscope-reorder
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20

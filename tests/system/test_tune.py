@@ -187,8 +187,9 @@ def test_a_risky_one_is_never_started(stage: Stage) -> None:
 
 
 def test_explore_equal_ones_and_compare(stage: Stage) -> None:
-    base = stage.profile("base", {"decode_tok_s": 150.0})
-    same = stage.profile("same", {"decode_tok_s": 150.0, "ttft_s": 0.021})
+    # Slow ones: what a busy machine adds to a token is little beside its 20 ms.
+    base = stage.profile("base", {"decode_tok_s": 50.0}, gate=NO_GATE)
+    same = stage.profile("same", {"decode_tok_s": 50.0, "ttft_s": 0.021}, gate=NO_GATE)
     status, answer = tune(stage, "--explore", "--max-starts", "4", base, same)
     assert (status, answer["winner"]) == (0, "base"), answer["summary"]
     assert [name for name, _ in tried(answer)] == ["base", "same", "same", "base"]
@@ -201,7 +202,7 @@ def test_explore_equal_ones_and_compare(stage: Stage) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["starts"] == [2, 2]
-    assert 0.9 < found["low"] <= found["ratio"] <= found["high"] < 1.1
+    assert 0.8 < found["low"] <= found["ratio"] <= found["high"] < 1.25
     assert found["verdict"] in ("equivalent", "inconclusive", "better-within-margin",
                                 "worse-within-margin")  # fmt: skip
     differing = {one["key"] for one in found["differences"]}
@@ -209,8 +210,9 @@ def test_explore_equal_ones_and_compare(stage: Stage) -> None:
 
 
 def test_explore_finds_the_faster_and_says_so(stage: Stage) -> None:
-    slow = stage.profile("slow", {"decode_tok_s": 110.0})
-    quick = stage.profile("quick", {"decode_tok_s": 160.0})
+    # Far apart: with two starts each, even a busy machine leaves no doubt.
+    slow = stage.profile("slow", {"decode_tok_s": UNDER}, gate=NO_GATE)
+    quick = stage.profile("quick", {"decode_tok_s": OVER}, gate=NO_GATE)
     plan = f"/etc/kimisvc/{stage.instance}-plan.toml"
     names = [path.rpartition("/")[2] for path in (slow, quick)]
     stage.sandbox.write(plan, f"profiles = {json.dumps(names)}\nexplore = true\nmax_starts = 8\n")
