@@ -78,7 +78,7 @@ def _has_a_past(instance: str) -> bool:
     return files.exists(Layout(installation(), instance).state)
 
 
-def _no_such_instance(name: str, there: list[str]) -> str:
+def _no_such_instance(name: str, there: tuple[str, ...]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, there, 1)
@@ -86,11 +86,11 @@ def _no_such_instance(name: str, there: list[str]) -> str:
     return f"this box has no instance {name!r}, it has {', '.join(there)}{meant}"
 
 
-def instances() -> list[str]:
+def instances() -> tuple[str, ...]:
     """Return the names of the instances of this box: those of which a generation was installed."""
-    from kimisvc.host import files
+    from kimisvc.deploy.instances import installed
 
-    return [p.name for p in files.entries(installation().state) if files.exists(p / "current")]
+    return installed(installation())
 
 
 def box(systemd: Systemd, instance: str) -> Box:

@@ -41,7 +41,9 @@ def rollback(
     from kimisvc.host.systemd import Systemd
 
     with Systemd() as systemd:
-        box = doors.box(systemd, doors.instance_or_default(instance))
+        # A unit knows its own name: nothing else on the box stands between it and its work.
+        own = instance if by_unit else None
+        box = doors.box(systemd, own or doors.instance_or_default(instance))
         if by_unit:
             from kimisvc.deploy.rollback import for_unit, take_unkept
 

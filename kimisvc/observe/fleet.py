@@ -11,9 +11,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.instances import begun
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
-from kimisvc.host import files
 from kimisvc.host.systemd_apart import SystemdApart
 from kimisvc.observe.sampler import Pace, Sampler
 from kimisvc.observe.snapshots import (
@@ -123,11 +123,7 @@ class Fleet:
     def find(self) -> None:
         """Look for instances: begin with new ones, leave off those that are gone."""
         try:
-            there = [
-                path.name
-                for path in files.entries(self._place.state)
-                if files.exists(path / "current") or files.exists(path / "generations")
-            ]
+            there = begun(self._place)
         except KimisvcError as error:
             self._say(error.message)  # those that are known are watched on
             return

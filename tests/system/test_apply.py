@@ -57,7 +57,9 @@ def test_only_the_gate_changes(stage: Stage) -> None:
 
 
 def test_fail_rolls_back(stage: Stage) -> None:
+    """Whatever else lies beside the instances: somebody's backup, say."""
     stage.apply(stage.profile("good"))
+    stage.sandbox.run("touch", "/var/lib/kimisvc/backup.tar.gz")
     status, answer = stage.apply(stage.profile("bad", WRONG_ANSWER))
     assert (status, answer["outcome"], answer["verdict"]) == (4, "rolled-back", "FAIL")
     assert answer["exit"] == 4

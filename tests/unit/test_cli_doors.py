@@ -123,6 +123,7 @@ def test_an_instance_that_this_box_never_had_is_refused_with_those_it_has(
         generations.mkdir(parents=True)
         (place.state / name / "current").symlink_to(generations)
     (place.state / "tried").mkdir()
+    (place.state / "kimi-backup.tar.gz").touch()
     assert doors.instance_or_default("tried") == "tried"
     with pytest.raises(click.BadParameter) as refused:
         doors.instance_or_default("kimmi")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.inspection import warning
 from kimisvc.deploy.generations import Generations
+from kimisvc.deploy.instances import installed
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files, limits, processes
@@ -45,11 +46,11 @@ def port(about: Inspection) -> Iterator[Problem]:
 
 def _others_at(about: Inspection, port: int) -> Iterator[str]:
     """The services of other instances that start at boot and listen at the same port."""
-    for folder in files.entries(about.place.state):
-        layout = Layout(about.place, folder.name)
+    for instance in installed(about.place):
+        layout = Layout(about.place, instance)
         name = layout.units.service
         at_boot = any(about.place.units.glob(f"*.wants/{name}"))
-        if folder.name == about.profile.service.instance or not at_boot:
+        if instance == about.profile.service.instance or not at_boot:
             continue
         current = Generations(layout).sound_current()
         with contextlib.suppress(KimisvcError):  # damaged: its own status says so

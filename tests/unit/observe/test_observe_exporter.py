@@ -188,6 +188,7 @@ def test_instances_come_and_go(place: Installation) -> None:
         for name in ("two", "one"):
             (place.state / name / "generations").mkdir(parents=True)
         (place.state / "lost+found").mkdir()
+        (place.state / "kimi-backup.tar.gz").touch()
         fleet.find()
         assert names(fleet) == ["one", "two"]
         (place.state / "one" / "generations").rmdir()
