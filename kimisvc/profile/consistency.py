@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.context_length import ASKERS, LENGTH, longest_need, tokens
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.quantities import format_duration
 from kimisvc.records.problems import Severity
@@ -94,16 +95,15 @@ def _golden_patterns(profile: Profile) -> Iterator[Finding]:
 
 
 def _context_length(profile: Profile) -> Iterator[Finding]:
-    longest = profile.args.get("max-model-len")
-    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 1:
-        return  # "256k" and "auto" are for vLLM to read
-    needed = profile.probe.prompt_tokens + profile.probe.max_tokens
-    if needed > longest:
+    """What [args] say; without that the model's own config.json counts (knowledge.model)."""
+    longest = tokens(profile.args.get(LENGTH))
+    need = longest_need(profile)
+    if longest and need.tokens > longest:
         yield Finding(
-            ("args", "max-model-len"),
-            f"a probe run needs {needed} tokens (prompt_tokens + max_tokens), but the context "
-            f"holds {longest}. Raise max-model-len or shorten [probe]",
-            or_at=(("probe", "max_tokens"), ("probe", "prompt_tokens")),
+            ("args", LENGTH),
+            f"{need.asker}, but the context holds {longest}. "
+            f"Raise {LENGTH} or shorten {need.table}",
+            or_at=need.keys,
         )
 
 
@@ -153,10 +153,7 @@ RULES: tuple[Rule, ...] = (
     Rule((("vllm", "port"),), _low_port),
     Rule((("vllm", "host"), ("service", "secrets_file")), _open_host),
     Rule((("golden",),), _golden_patterns),
-    Rule(
-        (("args", "max-model-len"), ("probe", "max_tokens"), ("probe", "prompt_tokens")),
-        _context_length,
-    ),
+    Rule((("args", LENGTH), *ASKERS), _context_length),
     Rule(
         (("env", "VLLM_ENGINE_READY_TIMEOUT_S"), ("service", "load_timeout")),
         _ready_timeout,

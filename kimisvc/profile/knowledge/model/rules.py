@@ -9,6 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.context_length import (
+    AS_THE_MODEL,
+    ASKERS,
+    LENGTH,
+    longest_need,
+    tokens,
+)
 from kimisvc.profile.knowledge.model.expert_blocks import block_findings
 from kimisvc.profile.knowledge.model.families import parser_findings
 from kimisvc.profile.knowledge.model.shape import Shape, is_dense, shape_of
@@ -38,10 +45,7 @@ if TYPE_CHECKING:
     from kimisvc.records.profile import Profile
     from kimisvc.records.vllm import VllmKnowledge
 
-_LENGTH = "max-model-len"
 _EXPERT_PARALLEL = "enable-expert-parallel"
-_LONG = re.compile(r"(\d+(?:\.\d+)?)([kKmM])")
-_MULTIPLIERS = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}
 _WITHOUT_GGUF = (0, 24)
 """The first vLLM without GGUF of its own (quantization/gguf.py is in the wheel of 0.23.0)."""
 _FORMATS = ("quantization", "load-format")
@@ -63,6 +67,7 @@ def model_findings(
     yield from _heads(draft, shape)
     yield from block_findings(draft, shape, known)
     yield from _context(draft, shape)
+    yield from _too_short(draft, shape)
     yield from _gguf(draft, known)
     yield from _encoder(draft)
     yield from _no_experts(draft, config or {})
@@ -117,12 +122,12 @@ def _heads(draft: Profile, shape: Shape) -> Iterator[Finding]:
 
 
 def _context(draft: Profile, shape: Shape) -> Iterator[Finding]:
-    longest = _tokens(option(draft.args, _LENGTH))
+    longest = tokens(option(draft.args, LENGTH))
     allowed = draft.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") not in ("", "0")
     if not shape.positions or longest <= shape.positions or _overrides(draft) or allowed:
         return
     yield Finding(
-        ("args", _LENGTH),
+        ("args", LENGTH),
         f"{longest} is more than the {shape.positions} tokens the model was made for, and vLLM "
         f"ends. Write {shape.positions} at most",
         or_at=(("vllm", "model"),),
@@ -130,19 +135,24 @@ def _context(draft: Profile, shape: Shape) -> Iterator[Finding]:
     )
 
 
+def _too_short(draft: Profile, shape: Shape) -> Iterator[Finding]:
+    """Where [args] leave the length to the model: a length of their own is judged without it."""
+    if option(draft.args, LENGTH) not in AS_THE_MODEL or not shape.positions or _overrides(draft):
+        return
+    need = longest_need(draft)
+    if need.tokens > shape.positions:
+        yield Finding(
+            need.keys[0],
+            f"{need.asker}, but the model's own context holds {shape.positions}. "
+            f"Shorten {need.table}",
+            or_at=(*need.keys[1:], ("vllm", "model")),
+            reads=(("args", LENGTH), ("args", "hf-overrides"), *ASKERS),
+        )
+
+
 def _overrides(draft: Profile) -> bool:
     """Whether [args] change the model's own config: as a table, or field by field."""
     return any(option_name(name).partition(".")[0] == "hf-overrides" for name in draft.args)
-
-
-def _tokens(value: object) -> int:
-    """Given a max-model-len, return it in tokens; 0 for "auto", and for what is no length."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = _LONG.fullmatch(value) if isinstance(value, str) else None
-    if match:
-        return int(float(match[1]) * _MULTIPLIERS[match[2]])
-    return int(value) if isinstance(value, str) and value.isdecimal() else 0
 
 
 def _gguf(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
