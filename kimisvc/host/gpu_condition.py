@@ -52,7 +52,7 @@ P2P_STATES = {
     4: "disabled by a registry key of the driver",
     5: "not supported",
 }
-"""nvml.h, nvmlGpuP2PStatus_t."""
+"""nvml.h, nvmlGpuP2PStatus_t; 6 is its word for unknown."""
 OK = P2P_STATES[0]
 P2P_READ, P2P_WRITE, P2P_NVLINK = 0, 1, 2
 """nvml.h, nvmlGpuP2PCapsIndex_t."""
@@ -147,7 +147,7 @@ def pairs(nvml: Any, handles: Sequence[tuple[int, Any]]) -> tuple[Pair, ...]:
                 Pair(
                     first,
                     second,
-                    None if nvlink is None else P2P_STATES.get(nvlink) == OK,
+                    P2P_STATES[nvlink] == OK if nvlink in P2P_STATES else None,
                     _state(told(nvml, "nvmlDeviceGetP2PStatus", one, other, P2P_READ)),
                     _state(told(nvml, "nvmlDeviceGetP2PStatus", one, other, P2P_WRITE)),
                 )

@@ -19,6 +19,8 @@ IOMMU_OPTIONS = ("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "pcie
 """Options of the kernel's command line that decide what an IOMMU does."""
 IDENTITY = "identity"
 _EXTENDED, _ACS = 0x100, 0x000D
+_STATUS, _LISTS_CAPABILITIES, _FIRST, _EXPRESS = 0x06, 0x10, 0x34, 0x10
+"""Where a bridge lists what it can, and the number of PCI Express there (PCI Local Bus 3.0, 6.7)."""
 _REDIRECT = 0x04 | 0x08
 """P2P Request Redirect and P2P Completion Redirect of the ACS control register."""
 
@@ -38,11 +40,24 @@ class PciGpu:
 
 @dataclass(frozen=True, slots=True)
 class Iommu:
-    """What the IOMMU does: options it was given, groups it made, those that it translates."""
+    """What the IOMMU does: options it was given, groups it made, those that it translates.
+
+    `untold` groups do not say what is done with them.
+    """
 
     options: tuple[str, ...]
     groups: int
     translated: int
+    untold: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bridges:
+    """The PCI bridges of a box: those seen whole, those whose ACS is hidden, those that redirect."""
+
+    seen: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    redirecting: tuple[str, ...] = ()
 
 
 def gpus(sys: Path = SYS) -> tuple[PciGpu, ...]:
@@ -76,19 +91,48 @@ def iommu(sys: Path = SYS, proc: Path = PROC) -> Iommu:
     except OSError:
         groups = []
     types = [_word(group / "type") for group in groups]
-    return Iommu(options, len(groups), sum(1 for kind in types if kind not in (IDENTITY, "")))
+    untold = types.count("")
+    return Iommu(options, len(groups), len(groups) - untold - types.count(IDENTITY), untold)
 
 
-def redirecting_bridges(sys: Path = SYS) -> tuple[str, ...]:
-    """Return the bridges that redirect peer-to-peer traffic upwards.
+def bridges(sys: Path = SYS) -> Bridges:
+    """Return the bridges of this box; `redirecting` ones send peer-to-peer traffic upwards.
 
-    Only root sees the registers that tell; others are told of none.
+    Who is not root reads the first 64 bytes of a configuration space, and a
+    kernel without the memory-mapped one has 256: of ACS neither tells.
     """
-    return tuple(
-        device.name
-        for device in _devices(sys)
-        if _word(device / "class").startswith(BRIDGE) and redirects(_config(device))
-    )
+    seen, hidden, redirecting = [], [], []
+    for device in _devices(sys):
+        if not _word(device / "class").startswith(BRIDGE):
+            continue
+        config = _config(device)
+        if _hides_acs(config):
+            hidden.append(device.name)
+            continue
+        seen.append(device.name)
+        if redirects(config):
+            redirecting.append(device.name)
+    return Bridges(tuple(seen), tuple(hidden), tuple(redirecting))
+
+
+def _hides_acs(config: bytes) -> bool:
+    """Whether ACS may be beyond what was read; only conventional PCI ends at 256 bytes."""
+    if len(config) < _EXTENDED:
+        return True
+    return len(config) == _EXTENDED and _is_express(config)
+
+
+def _is_express(config: bytes) -> bool:
+    """Whether its list of capabilities has PCI Express; `config` holds 256 bytes at least."""
+    if not config[_STATUS] & _LISTS_CAPABILITIES:
+        return False
+    at, seen = config[_FIRST] & ~3, set()
+    while at and at not in seen:
+        seen.add(at)  # a broken bridge's list may lead in a circle
+        if config[at] == _EXPRESS:
+            return True
+        at = config[at + 1] & ~3
+    return False
 
 
 def redirects(config: bytes) -> bool:

@@ -115,6 +115,8 @@ def good_host(root: Path) -> Host:
         write(root / "dev" / node, "").chmod(0o666)
     for index in range(GPUS):
         pci_device(root / "sys", f"0000:0{10 + index:x}:00.0")
+    port = pci_device(root / "sys", "0000:00:01.0", driver="pcieport", **{"class": "0x060400"})
+    (port / "config").write_bytes(bytes(4096))
     profile = Profile(
         "baseline",
         VllmSettings(

@@ -15,7 +15,7 @@ from kimisvc.deploy import verify
 from kimisvc.deploy.checks.inspection import Finding, warning
 from kimisvc.deploy.preflight import CHECKS
 from kimisvc.errors import HostError
-from kimisvc.host import gpu
+from kimisvc.host import gpu, pci
 from kimisvc.records.problems import Problem
 from kimisvc.records.units import Installation, UnitFile
 
@@ -35,6 +35,8 @@ def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A box with systemd, two GPUs, and nothing applied."""
     found = gpu.survey(Nvml(Card(), Card(says={"nvmlDeviceGetCurrPcieLinkWidth": 8})))
     monkeypatch.setattr(gpu, "survey", lambda _=None: found)
+    monkeypatch.setattr(pci, "bridges", lambda _: pci.Bridges(seen=("0000:00:01.0",)))
+    monkeypatch.setattr(pci, "iommu", lambda *_: pci.Iommu((), 0, 0))
     monkeypatch.setattr(command, "_systemd", lambda: Finding("systemd", (), "257.1"))
     place = Installation(tmp_path / "kimisvc", tmp_path / "units", tmp_path / "state")
     monkeypatch.setattr(doors, "installation", lambda: place)

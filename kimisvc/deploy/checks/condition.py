@@ -1,13 +1,14 @@
 """The condition of the GPUs and of what connects them, for `doctor`: slower than need be, or worn.
 
-Nothing here refuses a load. What NVML does not tell is left out.
+Nothing here refuses a load. What NVML does not tell of one GPU is left out; of what
+connects them it is said that it could not be seen.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import Finding, few, warning
+from kimisvc.deploy.checks.inspection import Finding, Looked, few, warning
 from kimisvc.host import pci
 from kimisvc.host.gpu_condition import IDLE, OK, Slowed, clock_reasons
 from kimisvc.records.sizes import GIB
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from kimisvc.host.gpu import Gpu, Survey
     from kimisvc.host.gpu_condition import Condition, Pair
+    from kimisvc.records.problems import Problem
 
 UNKNOWN = "unknown"
 MOST_NAMED = 6
@@ -140,25 +142,33 @@ def _peers(pairs: tuple[Pair, ...]) -> Finding:
     """How the GPUs reach each other; where they do not, NCCL goes through /dev/shm."""
     faults: dict[str, list[str]] = {}
     for pair in pairs:
-        why = pair.read if pair.read != OK else pair.write
-        if why not in (OK, UNKNOWN):
+        why = next((one for one in (pair.read, pair.write) if one not in (OK, UNKNOWN)), OK)
+        if why != OK:
             faults.setdefault(why, []).append(f"{pair.first}-{pair.second}")
     problems = tuple(
         warning(f"GPUs {few(named, MOST_NAMED)} do not reach each other's memory: {why}")
         for why, named in faults.items()
     )
     reached = sum(1 for pair in pairs if pair.read == pair.write == OK)
+    untold = len(pairs) - reached - sum(map(len, faults.values()))
     joined = sum(1 for pair in pairs if pair.nvlink)
-    return Finding("P2P", problems, f"{reached} of {len(pairs)} pairs, {joined} over NVLink")
+    links = sum(1 for pair in pairs if pair.nvlink is None)
+    said = f"{reached} of {len(pairs)} pairs"
+    said += f" (NVML does not tell of {untold})" if untold else ""
+    said += f", {joined} over NVLink" if links < len(pairs) else ""
+    said += f" (NVML does not tell of {links})" if 0 < links < len(pairs) else ""
+    said += ", NVML does not tell of NVLink" if links == len(pairs) else ""
+    return _box("P2P", problems, said, hidden=untold + links)
 
 
 def _iommu(root: Path) -> Finding:
     """An IOMMU that translates makes peers' copies slow, or hang (nccl#1999, nccl#2079)."""
     found = pci.iommu(root / "sys", root / "proc")
     said = f"{found.groups} groups, {found.translated} translated"
+    said += f", {found.untold} do not tell" if found.untold else ""
     said = ", ".join((said, *found.options)) if found.groups else "off"
     if not found.translated:
-        return Finding("IOMMU", (), said)
+        return _box("IOMMU", (), said, hidden=found.untold)
     words = (
         f"the IOMMU translates {found.translated} of {found.groups} groups: copies from GPU to GPU"
         " may be slow, or hang; boot with iommu=pt, or turn it off"
@@ -168,11 +178,23 @@ def _iommu(root: Path) -> Finding:
 
 def _bridges(root: Path) -> Finding:
     """PCIe bridges that send peers' copies up to the processor and back."""
-    found = list(pci.redirecting_bridges(root / "sys"))
-    if not found:
-        return Finding("ACS", (), "no bridge redirects")
+    found = pci.bridges(root / "sys")
+    bridges = len(found.seen) + len(found.hidden)
+    hidden = f"{len(found.hidden)} of {bridges} bridges hide their ACS; root sees it on most boxes"
+    if not found.redirecting:
+        said = hidden if found.hidden else "no bridge redirects"
+        if not found.seen and not found.hidden:
+            said = "no bridges shown; those of a virtual machine's host are not"
+        return _box("ACS", (), said, hidden=len(found.hidden) + (not found.seen))
     words = (
-        f"ACS of the PCIe bridges {few(found, MOST_NAMED)} redirects copies from GPU to GPU through the"
-        " processor; turn ACS off in the firmware"
+        f"ACS of the PCIe bridges {few(found.redirecting, MOST_NAMED)} redirects copies from GPU"
+        " to GPU through the processor; turn ACS off in the firmware"
     )
-    return Finding("ACS", (warning(words),), f"{len(found)} bridges redirect")
+    said = f"{len(found.redirecting)} bridges redirect"
+    said += f", {hidden}" if found.hidden else ""
+    return Finding("ACS", (warning(words),), said)
+
+
+def _box(check: str, problems: tuple[Problem, ...], said: str, hidden: int) -> Finding:
+    """What a check found; where something was hidden from it, nobody can call the rest in order."""
+    return Finding(check, problems, said, Looked.NO if hidden else Looked.YES)

@@ -149,9 +149,9 @@ def link(about: Inspection) -> Iterator[Problem | Unseen]:
         yield _none_shown(about)
         return
     pairs = [p for p in about.survey.pairs if {p.first, p.second} <= chosen]
-    if pairs and all(p.nvlink is None for p in pairs):
-        yield Unseen("NVML does not tell which GPUs NVLink joins")
-        return
+    if untold := [f"{p.first}-{p.second}" for p in pairs if p.nvlink is None]:
+        which = few(untold, MOST_NAMED, "more pairs")
+        yield Unseen(f"NVML does not tell whether NVLink joins GPUs {which}")
     without = [f"{p.first}-{p.second}" for p in pairs if p.nvlink is False]
     joined = [f"{p.first}-{p.second}" for p in pairs if p.nvlink]
     if wanted is Link.NVLINK and without:

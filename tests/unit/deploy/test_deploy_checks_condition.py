@@ -10,12 +10,11 @@ from good_host import write
 from staged_host import CALLS, Card, Nvml, NvmlError, pci_device
 
 from kimisvc.deploy.checks.condition import conditions
+from kimisvc.deploy.checks.inspection import Finding, Looked
 from kimisvc.host import gpu
 
 if TYPE_CHECKING:
     from good_host import Host
-
-    from kimisvc.deploy.checks.inspection import Finding
 
 
 def found(host: Host) -> dict[str, Finding]:
@@ -41,6 +40,7 @@ def test_a_good_box(host: Host) -> None:
     )
     assert rows["P2P"].said == "28 of 28 pairs, 0 over NVLink"
     assert (rows["IOMMU"].said, rows["ACS"].said) == ("off", "no bridge redirects")
+    assert {one.looked for one in rows.values()} == {Looked.YES}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,11 @@ def test_a_card_that_tells_nothing_but_its_memory(host: Host) -> None:
     rows = found(host)
     assert [problem for one in rows.values() for problem in one.problems] == []
     assert rows["GPU 1"].said == "NVIDIA H200, 1.0 GiB"
-    assert rows["P2P"].said == "0 of 1 pairs, 0 over NVLink"
+    assert rows["P2P"] == Finding(
+        "P2P",
+        said="0 of 1 pairs (NVML does not tell of 1), NVML does not tell of NVLink",
+        looked=Looked.NO,
+    )
 
 
 NEEDED = {"nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo"}
@@ -125,6 +129,48 @@ def test_gpus_that_do_not_reach_each_other(host: Host) -> None:
     assert only(host, "P2P") == (
         "GPUs 0-4, 1-4 do not reach each other's memory: the way between their sockets does not"
         " support it"
+    )
+
+
+def test_what_nvml_does_not_tell_of_a_pair_is_not_called_in_order(host: Host) -> None:
+    host.nvml.p2p |= {(0, 1, cap): 6 for cap in (0, 1)}
+    assert found(host)["P2P"] == Finding(
+        "P2P",
+        said="27 of 28 pairs (NVML does not tell of 1), 0 over NVLink",
+        looked=Looked.NO,
+    )
+
+
+def test_a_pair_of_which_nvml_tells_half_is_judged_by_that(host: Host) -> None:
+    host.nvml.p2p |= {(0, 1, 0): 6, (0, 1, 1): 1}
+    assert only(host, "P2P") == (
+        "GPUs 0-1 do not reach each other's memory: the chipset does not support it"
+    )
+
+
+def test_what_hides_its_acs_is_not_said_to_redirect_nothing(host: Host) -> None:
+    bridge = host.root / "sys" / "bus" / "pci" / "devices" / "0000:00:01.0"
+    (bridge / "config").write_bytes(bytes(64))
+    said = "1 of 1 bridges hide their ACS; root sees it on most boxes"
+    assert found(host)["ACS"] == Finding("ACS", said=said, looked=Looked.NO)
+    (bridge / "class").write_text("0x030000")
+    said = "no bridges shown; those of a virtual machine's host are not"
+    assert found(host)["ACS"] == Finding("ACS", said=said, looked=Looked.NO)
+
+
+def test_bridges_that_redirect_beside_one_that_hides_it(host: Host) -> None:
+    test_bridges_that_redirect(host)
+    bridge = host.root / "sys" / "bus" / "pci" / "devices" / "0000:00:01.0"
+    (bridge / "config").write_bytes(bytes(64))
+    assert "0000:40:01.1 redirects" in only(host, "ACS")
+    assert found(host)["ACS"].said.startswith("1 bridges redirect, 1 of 2 bridges hide their ACS")
+
+
+def test_groups_that_do_not_tell_are_not_said_to_be_in_order(host: Host) -> None:
+    for number, kind in enumerate(("", "identity")):
+        write(host.root / "sys" / "kernel" / "iommu_groups" / str(number) / "type", kind)
+    assert found(host)["IOMMU"] == Finding(
+        "IOMMU", said="2 groups, 0 translated, 1 do not tell", looked=Looked.NO
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -11,10 +12,7 @@ from hypothesis import strategies as st
 from staged_host import pci_device
 
 from kimisvc.host import pci
-from kimisvc.host.pci import Iommu, PciGpu
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from kimisvc.host.pci import Bridges, Iommu, PciGpu
 
 
 def config(acs: int, before: int = 1) -> bytes:
@@ -50,7 +48,7 @@ def test_a_card_that_tells_nothing_of_its_link(tmp_path: Path) -> None:
 
 def test_a_box_without_pci(tmp_path: Path) -> None:
     assert pci.gpus(tmp_path) == ()
-    assert pci.redirecting_bridges(tmp_path) == ()
+    assert pci.bridges(tmp_path) == Bridges()
     assert pci.iommu(tmp_path, tmp_path) == Iommu((), 0, 0)
 
 
@@ -90,8 +88,58 @@ def test_a_list_that_leads_out_of_the_extended_registers() -> None:
     assert not pci.redirects(bytes(space))
 
 
-def test_what_a_user_who_is_not_root_sees_of_a_bridge_tells_nothing() -> None:
-    assert not pci.redirects(config(0x1D)[:64])
+def bridge(sys: Path, space: bytes) -> None:
+    folder = pci_device(sys, "0000:00:01.0", driver="pcieport", **{"class": "0x060400"})
+    (folder / "config").write_bytes(space)
+
+
+@pytest.mark.parametrize("length", [0, 64, 255])
+def test_what_a_user_who_is_not_root_sees_of_a_bridge_tells_nothing(
+    tmp_path: Path, length: int
+) -> None:
+    bridge(tmp_path, config(0x1D)[:length])
+    assert pci.bridges(tmp_path) == Bridges(hidden=("0000:00:01.0",))
+
+
+def test_a_bridge_whose_registers_cannot_be_read_at_all(tmp_path: Path) -> None:
+    pci_device(tmp_path, "0000:00:01.0", driver="pcieport", **{"class": "0x060400"})
+    assert pci.bridges(tmp_path) == Bridges(hidden=("0000:00:01.0",))
+
+
+def standard(*capabilities: int, then: int = 0) -> bytes:
+    """256 bytes of a bridge with a list of such capabilities, the last leading to `then`."""
+    space = bytearray(256)
+    space[0x06], space[0x34] = 0x10, 0x40
+    for number, capability in enumerate(capabilities):
+        at = 0x40 + 0x10 * number
+        space[at : at + 2] = bytes((capability, at + 0x10))
+    space[0x40 + 0x10 * (len(capabilities) - 1) + 1] = then
+    return bytes(space)
+
+
+@pytest.mark.parametrize(
+    ("space", "hides"),
+    [
+        (standard(0x01, 0x10), True),
+        (standard(0x01, 0x0D), False),
+        (standard(0x01, 0x0D, then=0x40), False),
+        (bytes(256), False),
+    ],
+)
+def test_without_extended_registers_conventional_pci_hides_nothing(
+    tmp_path: Path,
+    space: bytes,
+    hides: bool,  # noqa: FBT001 - a case
+) -> None:
+    bridge(tmp_path, space)
+    assert bool(pci.bridges(tmp_path).hidden) is hides
+
+
+@given(st.binary(min_size=256, max_size=256))
+def test_any_list_of_capabilities_is_read_to_an_end(space: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        bridge(Path(folder), space)
+        assert pci.bridges(Path(folder)).redirecting == ()
 
 
 def test_only_bridges_are_asked(tmp_path: Path) -> None:
@@ -101,4 +149,6 @@ def test_only_bridges_are_asked(tmp_path: Path) -> None:
         ("0000:00:03.0", "0x060400", 0x01),
     ):
         (pci_device(tmp_path, bus, **{"class": kind}) / "config").write_bytes(config(acs))
-    assert pci.redirecting_bridges(tmp_path) == ("0000:00:01.0",)
+    assert pci.bridges(tmp_path) == Bridges(
+        seen=("0000:00:01.0", "0000:00:03.0"), redirecting=("0000:00:01.0",)
+    )
