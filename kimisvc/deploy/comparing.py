@@ -60,7 +60,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two sides and what their comparison came to. `unlike`: what else differed (name, base, other)."""
+    """Two sides and what their comparison came to. `unlike`: what else differed (name, base, other).
+
+    Over all starts of both: of a side whose own starts differed, how many were which.
+    """
 
     base: Side
     other: Side
@@ -139,7 +142,7 @@ def held_together(base: Side, other: Side, margin: float) -> Compared:
     here, there = _by_environment(base), _by_environment(other)
     shared = [environment for environment in there if environment in here]
     if not shared:
-        unlike = _unlike(_newest(base), _newest(other))
+        unlike = _unlike(base, other)
         told = "; ".join(f"{name}: {a or 'unknown'} and {b or 'unknown'}" for name, a, b in unlike)
         raise KimisvcError(
             "not-comparable",
@@ -174,7 +177,7 @@ def _compared(base: Side, other: Side, margin: float, notes: Sequence[str]) -> C
         other,
         compare(base.figures, other.figures, margin=margin),
         differences(base.profile, other.profile) if both else (),  # type: ignore[arg-type]  # both are there
-        _unlike(_newest(base), _newest(other)),
+        _unlike(base, other),
         (*base.notes, *other.notes, *notes),
     )
 
@@ -225,11 +228,22 @@ def _by_environment(side: Side) -> dict[Environment, list[StartFigures]]:
     return grouped
 
 
-def _newest(side: Side) -> Environment:
-    return _environment(max(side.starts, key=lambda start: start.sequence))
+def _unlike(base: Side, other: Side) -> tuple[tuple[str, str, str], ...]:
+    """What was not the same at every start of both sides."""
+    sides = [[_environment(start) for start in side.starts] for side in (base, other)]
+    found = []
+    for place, name in enumerate(ALIKE):
+        here, there = ([one[place][1] for one in side] for side in sides)
+        if len({*here, *there}) > 1:
+            found.append((name, _counted(here), _counted(there)))
+    return tuple(found)
 
 
-def _unlike(a: Environment, b: Environment) -> tuple[tuple[str, str, str], ...]:
-    return tuple(
-        (name, here, there) for (name, here), (_, there) in zip(a, b, strict=True) if here != there
+def _counted(values: Sequence[str]) -> str:
+    """Given a fact at each start of a side, oldest first, return it; where it changed, how often each was."""
+    counts = Counter(values)
+    if len(counts) == 1:
+        return values[0]
+    return "; ".join(
+        f"{value or 'unknown'} ({count} of {len(values)} starts)" for value, count in counts.items()
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deploy_support import add_generation, add_start, box_at, profile
 
+from kimisvc.cli.compare import compared_json, compared_text
 from kimisvc.deploy.comparing import (
     held_together,
     held_together_anyway,
@@ -104,6 +105,36 @@ def test_what_differs_in_more_is_refused_unless_told(tmp_path: Path) -> None:
         assert words in caught.value.message
     found = held_together_anyway(*sides, 0.02)
     assert [name for name, _, _ in found.unlike] == ["vllm", "gpus", "driver"]
+
+
+def test_starts_of_several_environments_are_told_with_how_many_were_which(tmp_path: Path) -> None:
+    """Whatever the newest of each side had in common: the others are in the figure as well."""
+    box = box_at(tmp_path)
+    a, b = add_generation(box, BASE), add_generation(box, LL)
+    for vllm, gpu in (("0.24.0", "A100"), ("0.24.0", "A100"), ("0.32.0", "H200")):
+        add_start(box, a, (55.0, 55.1), vllm=vllm, gpus=[gpu])
+    add_start(box, b, (55.2, 55.1))
+    found = held_together_anyway(of_generation(box, a), of_generation(box, b), 0.02)
+    assert found.comparison.starts == (3, 1)
+    assert found.unlike == (
+        ("vllm", "0.24.0 (2 of 3 starts); 0.32.0 (1 of 3 starts)", "0.32.0"),
+        ("gpus", "1 x A100 (2 of 3 starts); 1 x H200 (1 of 3 starts)", "1 x H200"),
+    )
+    assert compared_json(found)["unlike"][0]["base"] == found.unlike[0][1]
+    assert "also differs" in compared_text(found)
+    # Those that are left out of a fair comparison are in no figure.
+    assert held_together(of_generation(box, a), of_generation(box, b), 0.02).unlike == ()
+
+
+def test_the_same_two_environments_in_other_shares_are_told_too(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    a, b = add_generation(box, BASE), add_generation(box, LL)
+    for generation, drivers in ((a, ("580.1", "590.2")), (b, ("580.1", "580.1", "590.2"))):
+        for driver in drivers:
+            add_start(box, generation, (55.0, 55.1), driver=driver)
+    found = held_together_anyway(of_generation(box, a), of_generation(box, b), 0.02)
+    assert [row[0] for row in found.unlike] == ["driver"]
+    assert found.unlike[0][2] == "580.1 (2 of 3 starts); 590.2 (1 of 3 starts)"
 
 
 @pytest.mark.parametrize("fact", ["prompt_tokens", "max_tokens"])
