@@ -136,9 +136,11 @@ def speed_settings(profile: Profile) -> Mapping[str, str]:
 def held_together(base: Side, other: Side, margin: float) -> Compared:
     """Given two sides, compare the starts made in one environment, the newest that both have.
 
-    Raise KimisvcError where a side has no start, or they have no environment in common.
+    Raise KimisvcError where a side has no start, the same starts speak for both, or they
+    have no environment in common.
     """
     _need_starts(base, other)
+    _need_two(base, other)
     here, there = _by_environment(base), _by_environment(other)
     shared = [environment for environment in there if environment in here]
     if not shared:
@@ -165,8 +167,12 @@ def held_together(base: Side, other: Side, margin: float) -> Compared:
 
 
 def held_together_anyway(base: Side, other: Side, margin: float) -> Compared:
-    """Given two sides, compare all their starts, whatever else differed."""
+    """Given two sides, compare all their starts, whatever else differed.
+
+    Raise KimisvcError where a side has no start, or the same starts speak for both.
+    """
     _need_starts(base, other)
+    _need_two(base, other)
     return _compared(base, other, margin, [])
 
 
@@ -190,6 +196,19 @@ def _need_starts(*sides: Side) -> None:
                 f"{side.asked}: no accepted start of it is in the history, so it has no figures",
                 hint="kimisvc apply measures one start, kimisvc tune --explore several",
             )
+
+
+def _need_two(base: Side, other: Side) -> None:
+    """Raise where what is compared is one thing: its starts would be held against themselves."""
+    both = base.profile is not None and other.profile is not None
+    same = both and speed_settings(base.profile) == speed_settings(other.profile)  # type: ignore[arg-type]  # both are there
+    if same or {s.invocation for s in base.starts} & {s.invocation for s in other.starts}:
+        raise KimisvcError(
+            "same-speed-settings",
+            f"{base.asked} and {other.asked} differ in nothing that bears on speed: the same"
+            " starts speak for both",
+            hint="there is nothing to compare; kimisvc history shows the starts",
+        )
 
 
 def _good(starts: Sequence[StartFigures]) -> tuple[StartFigures, ...]:

@@ -17,6 +17,7 @@ from kimisvc.deploy.comparing import (
     of_profile,
     speed_settings,
 )
+from kimisvc.deploy.contests import contests
 from kimisvc.errors import KimisvcError
 from kimisvc.measure.comparison import Difference
 from kimisvc.records.profile import GateSettings, ProbeSettings, SpeedTarget
@@ -180,6 +181,31 @@ def test_a_generation_that_is_gone_still_has_its_starts(tmp_path: Path) -> None:
     add_start(box, 7, (55.0, 55.1))
     side = of_generation(box, 7)
     assert (side.profile, len(side.starts)) == (None, 1)
-    assert held_together(side, side, 0.02).differences == ()
+    add_start(box, 9, (56.0, 56.1))
+    assert held_together(side, of_generation(box, 9), 0.02).differences == ()
     with pytest.raises(KimisvcError, match="no generation 8"):
         of_generation(box, 8)
+
+
+@pytest.mark.parametrize("hold", [held_together, held_together_anyway])
+def test_the_same_starts_are_not_held_against_themselves(tmp_path: Path, hold: Any) -> None:
+    """Profiles that differ in name, gate or port alone are one as to speed."""
+    box = box_at(tmp_path)
+    twin = replace(
+        BASE, name="twin", gate=GateSettings(SpeedTarget(1, 2)), vllm=replace(BASE.vllm, port=8001)
+    )
+    a, b = add_generation(box, BASE), add_generation(box, twin)
+    add_start(box, a, (55.0, 55.1))
+    add_start(box, b, (55.2, 55.1), name="twin")
+    add_start(box, 9, (55.3, 55.1))
+    gone = of_generation(box, 9)
+    named = of_name(box, "base"), of_name(box, "twin")
+    assert named[0] is not None
+    assert named[1] is not None
+    for sides in (named, (of_generation(box, a), of_profile(box, twin, "t.toml")), (gone, gone)):
+        with pytest.raises(KimisvcError, match="the same starts speak for both") as caught:
+            hold(*sides, 0.02)
+        assert caught.value.code == "same-speed-settings"
+    listed = contests(box, ("base", "twin"))
+    assert (listed.rows, len(listed.apart)) == ((), 1)
+    assert listed.apart[0].startswith("base and twin differ in nothing that bears on speed")
