@@ -10,6 +10,7 @@ on, and each pair an even share of that (Boole's inequality).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
@@ -90,15 +91,43 @@ def winner(candidates: Sequence[Candidate], margin: float) -> Candidate | None:
         return None
     best = fastest(group)
     good = [one for one in group if one is best or not _slower(best, one, len(candidates), margin)]
-    return min(good, key=lambda one: (one.differences, RISK_ORDER.index(one.risk)))
+    return min(good, key=_simplicity)
 
 
-def is_settled(chosen: Candidate, candidates: Sequence[Candidate], margin: float) -> bool:
-    """Given the winner among candidates, say whether it is shown how it stands to the fastest."""
+class Standing(Enum):
+    """What is shown of a winner, by comparisons that claim something; with one start each none does."""
+
+    SHOWN = "the simplest that is not worse"
+    NOT_SHOWN_WORSE = "the simplest that is not shown to be worse"
+    FASTEST_SEEN = "the fastest seen; it is not shown that the simpler ones are worse"
+    CHOSEN = "chosen by speeds of too few starts; it is not shown that the simpler ones are worse"
+
+
+def standing(chosen: Candidate, candidates: Sequence[Candidate], margin: float) -> Standing:
+    """Given the winner among candidates, return what is shown of it.
+
+    `winner` leaves a simpler one out for an assumed spread, too. That it is worse
+    is then not shown, nor that the winner is the simplest of those that are not.
+    """
     group = _eligible(candidates)
     best = fastest(group) if group else chosen
-    found = pair(best, chosen, len(candidates), margin).verdict
-    return best.name == chosen.name or found is not Difference.INCONCLUSIVE
+    unsettled = [
+        one.name
+        for one in group
+        if one.name != best.name
+        and pair(best, one, len(candidates), margin).verdict is Difference.INCONCLUSIVE
+    ]
+    # Sorting keeps the order of equals: of those the first listed is simpler.
+    names = [one.name for one in sorted(group, key=_simplicity)]
+    simpler = names[: names.index(chosen.name)] if chosen.name in names else []
+    if any(name in simpler for name in unsettled):
+        return Standing.FASTEST_SEEN if best.name == chosen.name else Standing.CHOSEN
+    return Standing.NOT_SHOWN_WORSE if unsettled else Standing.SHOWN
+
+
+def _simplicity(one: Candidate) -> tuple[int, int]:
+    """What the simpler of two has less of: differences, then risk."""
+    return one.differences, RISK_ORDER.index(one.risk)
 
 
 def _eligible(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.measure.comparison import say
-from kimisvc.measure.contest import RISK_ORDER, is_settled, pair
+from kimisvc.measure.contest import RISK_ORDER, Standing, pair, standing
 from kimisvc.measure.tuning import Plan, Search, allowed, expected
 
 if TYPE_CHECKING:
@@ -184,12 +184,17 @@ def _choice(state: TuneState) -> str:
 
 
 def _how_sure(state: TuneState, winner: str) -> str:
+    """What is shown of the winner: no more than the comparisons above it say."""
     plan = _plan(state)
     order = allowed(plan)
     chosen = next((one for one in order if one.name == winner and one.usable), None)
-    if chosen is None or is_settled(chosen, order, plan.margin):
-        return "the simplest that is not worse"
-    return "the simplest that is not shown to be worse"
+    if chosen is None:
+        return Standing.SHOWN.value
+    missed = chosen.meets and any(one.usable and not one.meets for one in order)
+    if missed and not any(one.usable and one.meets for one in order if one is not chosen):
+        return "the only one that met the target"
+    group = "of those that met the target, " if missed else ""
+    return f"{group}{standing(chosen, order, plan.margin).value}"
 
 
 def _at(moment: float) -> str:

@@ -525,7 +525,7 @@ def test_the_summary_says_all_a_ticket_needs() -> None:
         "ll against base (1 start of each): -1.6 %", "inconclusive",
         "cost: 38 min in 2 starts, 1.5 min of it to leave",
         "ended: all candidates were tried",
-        "left in place: base, accepted and running at 55.30 tok/s; the simplest that is not worse",
+        "left in place: base, accepted and running at 55.30 tok/s; the only one that met the target",
     ):  # fmt: skip
         assert words in said, said
 
@@ -572,6 +572,31 @@ def test_a_ticket_claims_no_more_than_the_search_found() -> None:
     assert state.ended is not None
     assert state.ended.winner == "base"
     assert "the simplest that is not shown to be worse" in said
+
+
+def test_a_ticket_claims_no_simplest_where_an_assumed_spread_chose() -> None:
+    """One start each, and no budget for another: 80.0 against 81.9 is inconclusive, and is said to be."""
+    said = summary(searched(base=(80.0,), ll=(81.9,), x=()))
+    assert "ll against base (1 start of each): +2.4 %" in said
+    assert "inconclusive" in said
+    assert said.splitlines()[-1] == (
+        "left in place: it runs at 81.90 tok/s; the fastest seen; it is not shown that the simpler"
+        " ones are worse"
+    )
+
+
+def test_a_ticket_says_that_it_chose_among_those_that_met_the_target() -> None:
+    missed = replace(ROW, verdict=DEGRADED, decode_tok_s=Interval(49.8, 49.9, 50.0))
+    met = replace(ROW, candidate="ll", decode_tok_s=Interval(50.3, 50.4, 50.5))
+    ended_so = Ended(9.0, "the target is met", "ll", "ll runs", 0)
+    state = replace(STATE, trials=(missed, met), ended=ended_so)
+    assert summary(state).endswith("; the only one that met the target")
+    also = replace(met, candidate="x", decode_tok_s=Interval(50.2, 50.3, 50.4))
+    three = (*STATE.candidates, Contender("x", Risk.SAFE, 2))
+    said = summary(replace(state, trials=(missed, met, also), candidates=three))
+    assert said.endswith(
+        "; of those that met the target, the simplest that is not shown to be worse"
+    )
 
 
 def test_a_ticket_compares_equal_numbers_of_starts() -> None:

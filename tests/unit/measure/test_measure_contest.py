@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimisvc.measure.comparison import MARGIN, StartFigure
-from kimisvc.measure.contest import Candidate, Trial, confidence_of, winner
+from kimisvc.measure.comparison import MARGIN, Difference, StartFigure
+from kimisvc.measure.contest import (
+    Candidate,
+    Standing,
+    Trial,
+    confidence_of,
+    fastest,
+    pair,
+    standing,
+    winner,
+)
 from kimisvc.records.profile import Risk
 from kimisvc.records.proof import VerdictKind
 
@@ -61,6 +70,32 @@ def test_of_two_alike_the_lower_risk_then_the_first_listed_is_simpler() -> None:
     risky = tried("a", 50.0, differences=2, risk=Risk.SAFE_ISH)
     assert won(risky, tried("b", 50.0, differences=2)) == "b"
     assert won(tried("a", 50.0), tried("b", 50.0)) == "a"
+
+
+def stands(*candidates: Candidate) -> Standing:
+    found = winner(candidates, MARGIN)
+    assert found is not None
+    return standing(found, candidates, MARGIN)
+
+
+def test_what_an_assumed_spread_leaves_out_is_not_shown_to_be_worse() -> None:
+    base, ring = tried("baseline", 80.0), tried("ll_ring", 81.9, differences=5)
+    assert won(base, ring) == "ll_ring"
+    assert stands(base, ring) is Standing.FASTEST_SEEN
+    both = tried("baseline", 80.0, 80.01), tried("ll_ring", 83.9, 83.91, differences=5)
+    assert stands(*both) is Standing.SHOWN
+    # Of two that are alike in all else, the first listed is the simpler one.
+    assert stands(tried("a", 80.0), tried("b", 81.9)) is Standing.FASTEST_SEEN
+
+
+def test_a_winner_between_is_claimed_neither_way() -> None:
+    third = tried("third", 81.8, differences=2)
+    assert stands(tried("baseline", 80.0), third, tried("ll_ring", 81.9, differences=5)) is (
+        Standing.CHOSEN
+    )
+    assert stands(tried("baseline", 81.8), tried("ll_ring", 81.9, differences=5)) is (
+        Standing.NOT_SHOWN_WORSE
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,3 +155,22 @@ def test_a_winner_is_usable_and_there_is_one_whenever_one_is(found: list[Candida
     assert best is None or best.usable
     if best and any(one.usable and one.meets for one in found):
         assert best.meets
+
+
+@given(st.lists(candidates, min_size=1, max_size=5))
+def test_the_simplest_is_claimed_only_where_all_simpler_ones_are_shown_to_be_worse(
+    found: list[Candidate],
+) -> None:
+    best = winner(found, MARGIN)
+    if best is None or standing(best, found, MARGIN) is not Standing.SHOWN:
+        return
+    group = [one for one in found if one.usable and one.meets >= best.meets]
+    top = fastest(group)
+    settled = [pair(top, one, len(found), MARGIN).verdict for one in group if one is not top]
+    assert Difference.INCONCLUSIVE not in settled
+    for one in group:
+        simpler = (one.differences, list(Risk).index(one.risk)) < (
+            best.differences, list(Risk).index(best.risk),
+        )  # fmt: skip
+        if simpler:
+            assert pair(top, one, len(found), MARGIN).verdict is Difference.WORSE
