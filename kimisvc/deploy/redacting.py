@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from kimisvc.records.units import UnitState
 
 
+READ_BEFORE = 0.5
+"""How long before its process is noted to have started a file of variables may have been read (s).
+
+systemd reads it, forks, and then notes the time; and a file's own times are those of the
+kernel's last tick, which may be 10 ms old. Half a second is plenty, and less than an apply takes.
+"""
+
+
 def of_unit() -> Redactor:
     """Return what knows the secrets that systemd gave this process from the secrets file."""
     return Redactor.of(secrets_held(os.environ))
@@ -63,12 +71,26 @@ def last_words(box: Box, unit: UnitState) -> str:
     """Given a unit, return why its start ended in its own words, fit to be kept; "" if it is silent.
 
     The keys it was given are known from the secrets file; where that was changed
-    since, or is gone, they are not, and its words are not quoted.
+    since its last process was started, or is gone, they are not, and its words
+    are not quoted.
     """
-    if changed := _changed_since(box, unit.started_at):
-        return f"not quoted here, as {changed} was changed since that start: see journalctl -u {unit.name}"
     words = box.journal.tail(unit.name, unit.invocation_id, LOOK_BACK)
-    return of_box(box)(printable(cause(words)))
+    redact = of_box(box)
+    # Asked after the file was read: what is changed in between is seen.
+    if changed := _changed_since(box, _given_at(box, unit)):
+        return f"not quoted here, as {changed} was changed since that start: see journalctl -u {unit.name}"
+    return redact(printable(cause(words)))
+
+
+def _given_at(box: Box, unit: UnitState) -> float:
+    """When the newest process of a unit was given its variables, by the clock of files; 0: never.
+
+    A clock that was set back since has given later times to what was changed before, and
+    earlier ones to what is changed now: so the earlier of what was noted and of what the
+    clock of today makes of it.
+    """
+    today = box.now() - (box.clock() - unit.main_started_monotonic)
+    return min(unit.main_started_at, today) - READ_BEFORE
 
 
 def _changed_since(box: Box, moment: float) -> str:

@@ -47,12 +47,14 @@ def unit_state(unit: str, general: Mapping[str, Any], service: Mapping[str, Any]
     """Given the properties of a unit and of its service (none for other kinds), return its state.
 
     `started_at` is when its main process was started, or, while there is none
-    yet, when the unit left "inactive"; 0: never since boot.
+    yet, when the unit left "inactive"; 0: never since boot. One that is given up
+    left "failed" once more after its last process, to wait for a restart that
+    never came: what that process was given, `main_started_at` says.
     """
     # An automatic restart does not pass through "inactive", and ExecStartPre= runs before
     # there is a main process: the later of the two is this start.
     left = _moment(general, "InactiveExitTimestamp")
-    main = _moment(service, "ExecMainStartTimestamp")
+    main = main_monotonic, main_at = _moment(service, "ExecMainStartTimestamp")
     started_monotonic, started_at = max(left, main)
     return UnitState(
         name=unit,
@@ -67,7 +69,8 @@ def unit_state(unit: str, general: Mapping[str, Any], service: Mapping[str, Any]
         exec_main_status=int(service.get("ExecMainStatus", 0)),
         started_at=started_at,
         started_monotonic=started_monotonic,
-        main_started_monotonic=main[0],
+        main_started_at=main_at,
+        main_started_monotonic=main_monotonic,
         main_ended_monotonic=_moment(service, "ExecMainExitTimestamp")[0],
         fragment=_text(general.get("FragmentPath")),
         drop_ins=tuple(_text(path) for path in general.get("DropInPaths") or ()),

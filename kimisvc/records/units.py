@@ -59,8 +59,9 @@ class UnitNames:
 class UnitState:
     """What systemd says of one unit now. `main_pid` 0: no process runs.
 
-    `started_monotonic` is when this start began, `main_started_monotonic` when the newest
-    main process did, `main_ended_monotonic` when it ended (s of CLOCK_MONOTONIC; 0: never).
+    `started_at` is when this start began, or the wait for it; `main_started_at` when the newest
+    main process did (0: never). `started_monotonic` and `main_started_monotonic` are the same,
+    `main_ended_monotonic` is when that process ended (s of CLOCK_MONOTONIC; 0: never).
     `restart` is the Restart= in force.
     """
 
@@ -76,6 +77,7 @@ class UnitState:
     exec_main_status: int = 0
     started_at: float = 0.0
     started_monotonic: float = 0.0
+    main_started_at: float = 0.0
     main_started_monotonic: float = 0.0
     main_ended_monotonic: float = 0.0
     fragment: str = ""

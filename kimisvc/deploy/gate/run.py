@@ -106,7 +106,7 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
     if generation is None:
         raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
     service = box.systemd.state(box.layout.units.service)
-    desk = Desk(box, generation, service.invocation_id, service.started_at)
+    desk = Desk(box, generation, service.invocation_id, service.main_started_at)
     desk.write(Phase.LOADING, "starting")
     record = _open_record(box, generation, service)
     try:
@@ -190,7 +190,7 @@ def _open_record(box: Box, generation: Generation, service: UnitState) -> GateRe
         profile=generation.profile,
         model="",
         invocation=service.invocation_id,
-        service_started_at=service.started_at,
+        service_started_at=service.main_started_at,
         began_at=box.now(),
     )
 

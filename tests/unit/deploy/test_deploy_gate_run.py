@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -90,3 +91,12 @@ def test_a_gate_that_is_stopped_is_no_broken_one(box: Box) -> None:
     with pytest.raises(SystemExit):
         run.run_gate(box, stopped)
     assert left(box).proof is None
+
+
+def test_a_start_is_dated_by_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not by the wait for the next one, where it has died before its gate looked."""
+    systemd = Systemd()
+    systemd.service = replace(systemd.service, started_at=90.0, main_started_at=40.0)
+    box = two_generations(tmp_path, systemd, monkeypatch)
+    run.run_gate(box, lambda _: Breaks(HostError("gone", "gone")))  # type: ignore[arg-type,return-value]  # plays it
+    assert left(box).service_started_at == 40.0

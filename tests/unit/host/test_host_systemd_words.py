@@ -69,12 +69,15 @@ def test_properties_become_a_state() -> None:
     assert (state.enabled, state.needs_reload, state.job) == ("enabled", True, 0)
     # An automatic restart moves the start of the main process only.
     assert (state.started_at, state.started_monotonic) == (61.5, 61.0)
+    assert (state.main_started_at, state.main_started_monotonic) == (61.5, 61.0)
 
 
 def test_a_start_whose_main_process_is_still_to_come_began_when_it_left_inactive() -> None:
     general = {"InactiveExitTimestamp": 9_000_000, "InactiveExitTimestampMonotonic": 8_000_000}
     before = {"ExecMainStartTimestamp": 5_000_000, "ExecMainStartTimestampMonotonic": 4_000_000}
-    assert unit_state("x.service", general, before).started_monotonic == 8.0
+    state = unit_state("x.service", general, before)
+    assert (state.started_at, state.started_monotonic) == (9.0, 8.0)
+    assert (state.main_started_at, state.main_started_monotonic) == (5.0, 4.0)
 
 
 def test_a_unit_that_is_not_there_has_a_state_all_the_same() -> None:
