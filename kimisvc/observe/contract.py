@@ -36,7 +36,7 @@ CONTRACT = (
     Series("vllm:iteration_tokens_total_count", "0.12", "whether the engine moves"),
     Series("vllm:num_requests_running", "0.12", "load; whether the engine moves"),
     Series("vllm:num_requests_waiting", "0.12", "load; whether the engine moves"),
-    Series("vllm:kv_cache_usage_perc", "0.12", "memory left for more requests"),
+    Series("vllm:kv_cache_usage_perc", "0.12", "memory left; whether the engine moves"),
     Series("vllm:num_preemptions_total", "0.12", "requests thrown out for lack of that memory"),
     Series("vllm:prefix_cache_queries_total", "0.12", "share of prompts that were cached"),
     Series("vllm:prefix_cache_hits_total", "0.12", "share of prompts that were cached"),

@@ -99,7 +99,7 @@ FAMILIES = (
     ),
     _gauge(
         "engine_stalled",
-        "1 when the engine's iterations stand still while requests run or wait, else 0.",
+        "1 when requests run or wait and neither iterations nor use of the KV cache move, else 0.",
         facts.stalled,
     ),
     _gauge("engine_reachable", "1 when /metrics of vLLM answers, else 0.", facts.reachable),

@@ -68,7 +68,13 @@ def grown(window: Window, reading: Reading) -> Window:
     if delta is None:
         return Window((reading,), reading.at)
     idle = reading.counters.running <= 0 and reading.counters.waiting <= 0
-    moved_at = reading.at if idle or delta.iterations > 0 else window.moved_at
+    # vLLM counts no iteration that gives nobody a token: while a long prompt is read alone, only
+    # the use of the KV cache moves (v1/engine/async_llm.py makes no IterationStats without
+    # outputs, v1/metrics/loggers.py sets the gauge before it looks for them; 0.24 and 0.32).
+    # An engine that stands tells of no step at all, and the gauge stays as it was.
+    filled = reading.counters.kv_cache != last.counters.kv_cache
+    moved = idle or delta.iterations > 0 or filled
+    moved_at = reading.at if moved else window.moved_at
     # One reading older than the window stays, so that the whole of it is covered.
     kept = list(window.readings)
     while len(kept) > 1 and kept[1].at <= reading.at - WINDOW:

@@ -22,7 +22,12 @@ class Health(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineCounters:
-    """The engine's own counters, summed over its engines, at one moment."""
+    """The engine's own counters, summed over its engines, at one moment.
+
+    `iterations` are steps that gave somebody a token; steps that only read a
+    prompt are none. `kv_cache` is the share of the KV cache in use (0 where the
+    server does not say): it grows while a prompt is read.
+    """
 
     generation_tokens: float
     requests_finished: float
@@ -31,6 +36,7 @@ class EngineCounters:
     running: float
     waiting: float
     finished_tokens: float = 0.0
+    kv_cache: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

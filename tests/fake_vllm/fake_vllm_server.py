@@ -282,6 +282,10 @@ FAMILIES = (
         7680,
     ),
 )
+CACHE_TOKENS = 1_000_000
+"""Tokens for which the engine has room in its KV cache."""
+READ_AT_ONCE = 0.1
+"""How long a step takes that reads a part of a prompt (s)."""
 HISTOGRAMS = {family.name: family for family in FAMILIES if family.kind == "histogram"}
 
 
@@ -295,6 +299,15 @@ class Counters:
         self._values: dict[tuple[str, str], float] = {("engine_sleep_state", "awake"): 1.0}
         self._observed: dict[str, list[float]] = {}
         self._sums: dict[str, float] = {}
+        self._held: dict[int, float] = {}
+
+    def hold(self, serial: int, tokens: float) -> None:
+        """Given a request, note how many tokens of it are in the KV cache; 0: it is gone."""
+        with self._lock:
+            self._held[serial] = tokens
+            if not tokens:
+                del self._held[serial]
+            self._values["kv_cache_usage_perc", ""] = sum(self._held.values()) / CACHE_TOKENS
 
     def add(self, name: str, amount: float, value: str = "") -> None:
         """Given a counter or gauge and perhaps its label's value, add to it."""
@@ -313,7 +326,10 @@ class Counters:
             self._sums[name] = self._sums.get(name, 0.0) + amount * times
 
     def step(self, tokens: int, prefilled: int = 0) -> None:
-        """Given the tokens that one engine step made and prefilled, count them."""
+        """Given the tokens that one engine step made and prefilled, count them.
+
+        vLLM counts no step that made none: what reads a part of a prompt only fills the cache.
+        """
         with self._lock:
             self.add("generation_tokens_total", tokens)
             self.observe("iteration_tokens_total", tokens + prefilled)
@@ -732,6 +748,7 @@ class Play:
         except (ClientGoneError, ConnectionError):
             complete = None
         counters.add("num_requests_running", -others)
+        counters.hold(self._answer.serial, 0)
         if complete is None:
             self._handler.close_connection = True
             counters.finish(Done("abort"))
@@ -762,10 +779,10 @@ class Play:
 
     def _whole(self) -> Done:
         answer = self._answer
+        self._prefill()
         for at, start, end in schedule(answer, self._script):
             self._wait(self._began + at)
-            self._times.append(time.monotonic())
-            self._server.counters.step(end - start, 0 if start else answer.prompt_tokens)
+            self._step(start, end)
         said = {k: "".join(t for f, t in answer.tokens if f == k) for k in ("reasoning", "content")}
         message: dict[str, object] = {"role": "assistant", **said}
         choice: dict[str, object] = {"index": 0, "finish_reason": answer.reason}
@@ -787,14 +804,14 @@ class Play:
         answer = self._answer
         if self._fault == "silent" or self._server.wedged.is_set():
             self._hang()
+        self._prefill()
         for at, start, end in schedule(answer, self._script):
             if self._fault and start >= self._script.fault_after and self._breaks():
                 return None if self._fault == "drop" else Done("error", self._answer.prompt_tokens)
             self._wait(self._began + at)
             if self._server.wedged.is_set():
                 self._hang()
-            self._times.append(time.monotonic())
-            self._server.counters.step(end - start, 0 if start else answer.prompt_tokens)
+            self._step(start, end)
             self._chunks(start, end)
         if self._usage_wanted:
             fingerprint = f"vllm-{self._script.version}-00000001"
@@ -807,6 +824,23 @@ class Play:
             }
             self._event(last)
         return self._done(len(answer.tokens))
+
+    def _prefill(self) -> None:
+        """Read the prompt part by part; an engine that is wedged reads no further."""
+        prompt, lasts = self._answer.prompt_tokens, self._script.ttft_s
+        parts = max(1, round(lasts / READ_AT_ONCE))
+        for part in range(parts):
+            self._wait(self._began + lasts * part / parts)
+            if self._server.wedged.is_set():
+                return
+            self._server.counters.hold(self._answer.serial, prompt * (part + 1) / parts)
+
+    def _step(self, start: int, end: int) -> None:
+        """Count a step that made the tokens from `start` to `end`."""
+        self._times.append(time.monotonic())
+        prompt = self._answer.prompt_tokens
+        self._server.counters.step(end - start, 0 if start else prompt)
+        self._server.counters.hold(self._answer.serial, prompt + end)
 
     def _breaks(self) -> bool:
         """Play the fault; return whether the stream ends here."""

@@ -16,6 +16,7 @@ from prometheus_scenes import (
     GONE,
     HEALTHY,
     IDLE,
+    KV_CACHE,
     LEFT,
     LOAD_BEGAN,
     MISSING,
@@ -30,6 +31,7 @@ from prometheus_scenes import (
     RUNNING,
     SPEED,
     STALLED,
+    STANDING,
     STARTS,
     TOKENS,
     VLLM_UP,
@@ -65,6 +67,10 @@ WEDGED = {**IDLE, CANARY_MEASURED: every(10, until=60), CANARY_AT: moments(10, u
 BURSTS = " ".join(["8", "0"] * 480)
 ONE_TOKEN = {TOKENS: growing(30), REQUESTS: growing(30), DECODE_S: growing(0), SPEED: GONE}
 ENDLESS = {TOKENS: always(0), REQUESTS: always(0), DECODE_S: always(0), ANSWERED: always(0)}
+PREFILL = {
+    RUNNING: at((0, 0), (20, 1), (80, 0)), WAITING: always(0), MOVED: always(5000), SPEED: GONE,
+    KV_CACHE: "0.1+0x39 0.1+0.001x119 0+0x800",
+}  # fmt: skip
 OF_3_TOKENS = {
     **traffic(1, 80),
     TOKENS: growing(17.9),
@@ -133,8 +139,14 @@ SCENES = (
     }, ((30, NONE),)),
     Scene("the verdict is DEGRADED", verdict((0, "DEGRADED"))),
     Scene("iterations stand still for a moment", {
-        RUNNING: at((0, 0), (20, 1), (21.5, 0)), MOVED: always(5000), SPEED: GONE,
+        RUNNING: at((0, 0), (20, 1), (21.5, 0)), SPEED: GONE, **STANDING,
     }, ((21.5, NONE), (25, NONE))),
+    Scene("one long prompt is read for an hour, alone: vLLM counts no iteration without a token", {
+        **PREFILL, **ENDLESS,
+    }, ((21, NONE), (24, NONE), (50, NONE), (79, NONE))),
+    Scene("one long prompt is read for an hour, and there is no exporter", {
+        **PREFILL, **ENDLESS, **NO_EXPORTER, EXPORTER_UP: always(0),
+    }, ((24, alerts("ExporterDown")), (50, alerts("ExporterDown")), (79, alerts("ExporterDown")))),
 
     # -------------------------------------------------------------- down, in a loop
     Scene("failed", {**STOPPED, **became("service", (0, "active"), (20, "failed"))},
@@ -168,10 +180,16 @@ SCENES = (
     Scene("the exporter sees a stall", {STALLED: at((0, 0), (20, 1)), SPEED: GONE},
           ((20.5, NONE), (22, alerts("EngineStalled")))),
     Scene("a stall, and no exporter that sees it", {
-        **NO_EXPORTER, EXPORTER_UP: always(0), RUNNING: always(1), MOVED: always(5000), **ENDLESS,
+        **NO_EXPORTER, EXPORTER_UP: always(0), RUNNING: always(1), **STANDING, **ENDLESS,
     }, ((30, alerts("EngineStalled", "ExporterDown")),)),
+    Scene("a stall of a vLLM that does not tell of its cache", {
+        RUNNING: always(1), **STANDING, KV_CACHE: GONE, SPEED: GONE, **ENDLESS,
+    }, ((30, alerts("EngineStalled")),)),
+    Scene("a stall in the middle of a long prompt", {
+        **PREFILL, **ENDLESS, KV_CACHE: "0.1+0x39 0.1+0.001x19 0.12+0x880",
+    }, ((31, NONE), (34, alerts("EngineStalled")))),
     Scene("a stall of what waits", {
-        RUNNING: always(0), WAITING: always(3), MOVED: always(5000), SPEED: GONE, **ENDLESS,
+        RUNNING: always(0), WAITING: always(3), SPEED: GONE, **STANDING, **ENDLESS,
     }, ((30, alerts("EngineStalled")),)),
     Scene("wedged while nothing counts as running", FAILED_ONCE,
           ((65, NONE), (72, alerts("CanaryFailed")), (120, alerts("CanaryFailed")))),

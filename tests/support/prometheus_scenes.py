@@ -39,6 +39,7 @@ EXPORTER_UP = 'up{host="box",instance="127.0.0.1:9464",job="kimisvc"}'
 VLLM_UP = _series("up", {"job": "vllm"})
 RUNNING, WAITING = vllm("num_requests_running"), vllm("num_requests_waiting")
 MOVED = vllm("iteration_tokens_total_count")
+KV_CACHE = vllm("kv_cache_usage_perc")
 TOKENS = vllm("request_generation_tokens_sum")
 REQUESTS = vllm("request_generation_tokens_count")
 ANSWERED = vllm("request_success_total", finished_reason="stop")
@@ -127,6 +128,7 @@ def traffic(streams: float, tok_s: float, tokens: float = 800) -> dict[str, str]
         RUNNING: always(streams),
         WAITING: always(0),
         MOVED: growing(tok_s * STEP_S),
+        KV_CACHE: growing(0.0002, 0.1) if streams else always(0),
         TOKENS: growing(made),
         REQUESTS: growing(requests),
         ANSWERED: growing(requests),
@@ -138,7 +140,7 @@ def traffic(streams: float, tok_s: float, tokens: float = 800) -> dict[str, str]
 
 IDLE = traffic(0, 80) | {SPEED: GONE, MOVED: always(9000)}
 NO_VLLM = dict.fromkeys(
-    (RUNNING, WAITING, MOVED, TOKENS, REQUESTS, ANSWERED, DECODE_S, SPEED), GONE
+    (RUNNING, WAITING, MOVED, KV_CACHE, TOKENS, REQUESTS, ANSWERED, DECODE_S, SPEED), GONE
 )
 REFUSED = NO_VLLM | {VLLM_UP: always(0), REACHABLE: always(0), STALLED: GONE, MISSING: GONE}
 
@@ -172,6 +174,10 @@ HEALTHY: Mapping[str, str] = {
     MISSING: always(0),
     **traffic(1, 80),
 }
+
+
+STANDING = {MOVED: always(5000), KV_CACHE: always(0.2)}
+"""An engine that makes no step: nothing of what it tells changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,6 +362,43 @@ def test_a_wedged_engine_keeps_a_good_health(tmp_path: Path) -> None:
         assert ask(port, "GET", "/health")[0] == 200
 
 
+def engine(port: int) -> tuple[float, float, float]:
+    """Return requests that run, iterations, and the share of the KV cache in use."""
+    _, text = ask(port, "GET", "/metrics")
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    labels = '{engine="0",model_name="kimi"}'
+    names = ("num_requests_running", "iteration_tokens_total_count", "kv_cache_usage_perc")
+    running, iterations, cache = (float(values[f"vllm:{name}{labels}"]) for name in names)
+    return running, iterations, cache
+
+
+def test_while_a_prompt_is_read_the_cache_fills_and_no_iteration_is_counted(tmp_path: Path) -> None:
+    with running(tmp_path, ttft_s=30.0) as (process, port, _):
+        assert engine(port) == (0, 0, 0)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("POST", "/v1/completions", json.dumps(COMPLETION))
+        assert connection.getresponse().status == 200
+        caches: set[float] = set()
+        deadline = time.monotonic() + 10
+        while len(caches) < 3 and time.monotonic() < deadline:
+            told = engine(port)
+            assert told[:2] == (1, 0)
+            caches.add(told[2])
+        assert len(caches) >= 3
+        process.send_signal(signal.SIGUSR2)
+        time.sleep(1)  # the part that is being read
+        stands = engine(port)
+        time.sleep(1)
+        assert engine(port) == stands
+        connection.close()
+
+
+def test_the_cache_is_empty_again_when_a_request_has_ended() -> None:
+    with serving() as port:
+        ask(port, "POST", "/v1/completions", {**COMPLETION, "max_tokens": 10})
+        assert engine(port) == (0, 10, 0)
+
+
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
 def test_it_refuses_on_demand_in_the_shape_of_the_real_one(status: int) -> None:
     with serving(error_status=status) as port:

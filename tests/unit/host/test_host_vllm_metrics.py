@@ -119,6 +119,16 @@ def test_a_counter_that_fell_was_reset_and_gives_no_delta(field: str) -> None:
 
 
 def test_gauges_may_fall() -> None:
-    before = EngineCounters(100, 1, 2.0, 100, 5, 5)
-    delta = counters_delta(before, replace(before, running=0, waiting=0))
-    assert delta == EngineCounters(0, 0, 0.0, 0, 0, 0)
+    before = EngineCounters(100, 1, 2.0, 100, 5, 5, kv_cache=0.5)
+    delta = counters_delta(before, replace(before, running=0, waiting=0, kv_cache=0.1))
+    assert delta == EngineCounters(0, 0, 0.0, 0, 0, 0, kv_cache=0.1)
+
+
+def test_the_use_of_the_cache_is_read_where_a_server_tells_it() -> None:
+    text = page("metrics-0.32.0-after.txt")
+    silent = engine_counters(text)
+    assert silent is not None
+    assert silent.kv_cache == 0.0
+    told = 'vllm:kv_cache_usage_perc{engine="0",model_name="kimi"} 0.25\n'
+    found = engine_counters(text + told)
+    assert found == replace(silent, kv_cache=0.25)

@@ -168,12 +168,12 @@ def test_requests_shorter_than_the_sampling_leave_the_speed_unsaid() -> None:
 
 def test_reading_a_long_prompt_is_no_slow_decode() -> None:
     readings = [
-        reading(0.0, 0.0, 0, iterations=0.0),
-        reading(5.0, 0.0, 1, iterations=2.0),
-        reading(10.0, 0.0, 1, iterations=4.0),
-        reading(15.0, 100.0, 1, iterations=110.0),  # the first tokens: half prompt, half decode
-        reading(20.0, 350.0, 1, iterations=360.0),
-        reading(25.0, 600.0, 1, iterations=610.0),
+        reading(0.0, 0.0, 0),
+        reading(5.0, 0.0, 1, kv_cache=0.2),
+        reading(10.0, 0.0, 1, kv_cache=0.4),
+        reading(15.0, 100.0, 1, kv_cache=0.5),  # the first tokens: half prompt, half decode
+        reading(20.0, 350.0, 1, kv_cache=0.51),
+        reading(25.0, 600.0, 1, kv_cache=0.52),
     ]
     assert seen(readings[:3]).decode_tok_s is None
     assert seen(readings).decode_tok_s == pytest.approx(50.0)
@@ -191,9 +191,23 @@ def test_requests_that_only_wait_can_stall_too() -> None:
 
 
 def test_busy_is_not_stalled() -> None:
-    """No token for minutes, 200 requests wait: but the engine steps."""
-    busy = [reading(n * STEP, 100.0, 64, waiting=200.0, iterations=float(n)) for n in range(100)]
+    """200 requests wait for minutes, and each step takes as long as a reading: but the engine steps."""
+    busy = [reading(n * STEP, n * 64.0, 64, waiting=200.0, iterations=float(n)) for n in range(100)]
     assert not seen(busy).stalled
+
+
+def test_a_prompt_that_is_read_for_minutes_is_no_stall() -> None:
+    """No token, so vLLM counts no iteration: but each step takes more of the cache."""
+    prefill = [reading(n * STEP, 100.0, 1, kv_cache=0.1 + n / 1000) for n in range(100)]
+    assert not seen(prefill).stalled
+
+
+def test_a_stall_in_the_middle_of_a_prompt_is_seen_after_the_patience() -> None:
+    prefill = [reading(n * STEP, 100.0, 1, kv_cache=0.1 + n / 1000) for n in range(30)]
+    last = prefill[-1]
+    hung = [replace(last, at=last.at + n * STEP) for n in range(1, int(PATIENCE / STEP) + 2)]
+    assert not seen([*prefill, *hung[:-1]]).stalled
+    assert seen([*prefill, *hung]).stalled
 
 
 def test_an_idle_time_and_a_first_step_end_a_stall() -> None:
@@ -211,7 +225,7 @@ anything = st.builds(
         EngineCounters,
         generation_tokens=counts, requests_finished=counts, decode_seconds=counts,
         iterations=counts, running=st.integers(0, 300).map(float),
-        waiting=st.integers(0, 300).map(float),
+        waiting=st.integers(0, 300).map(float), kv_cache=st.floats(0, 1),
     ),
     born=st.sampled_from([0.0, 1.0]),
 )  # fmt: skip
