@@ -38,7 +38,7 @@ else
 endif
 
 bench: ## the figures that the design aims at (root for those that need a systemd)
-	@packaging/setup apt dev $(if $(ROOT),demo)
+	@packaging/setup apt dev $(if $(ROOT),demo vllm model)
 	@$(ROOT_ENV) $(BIN)/python tests/bench.py
 
 lint: ## ruff and mypy

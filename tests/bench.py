@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "system"), str(HERE / "unit" / "measure")]
+sys.path[:0] = [str(HERE / name) for name in ("system", "support", "unit/measure")]
 
-from conftest import Box, why_not  # noqa: E402 - found only after the line above
+from agreement import percent_apart, together  # noqa: E402 - found only after the line above
+from conftest import Box, why_not  # noqa: E402 - as above
 from measure_coverage import figures  # noqa: E402 - as above
 from stage import Stage, set_the_stage  # noqa: E402 - as above
 
@@ -188,7 +189,7 @@ def agreement(box: Box) -> None:
     """Hold the probe against the real vLLM's counters and against `vllm bench serve`, in turn.
 
     Other work on the machine moves a processor's speed by more than the two
-    differ, so that the means of several turns are compared.
+    differ, so that several turns are compared, each with all its seconds.
     """
     stage = Stage(box, "kimi", port=8000)
     box.write("/etc/agreement.toml", SAME_LENGTHS)
@@ -202,14 +203,14 @@ def agreement(box: Box) -> None:
                 loads.append(1000 / json.loads(done.stdout)["benches"][0]["mean_tpot_ms"])
                 continue
             told = json.loads(box.run("kimisvc", "probe", "--json", timeout=300.0).stdout)
-            probes.append(told["decode_tok_s"])
+            probes.append(together([run["decode_tok_s"] for run in told["runs"]]))
             engines.append(told["engine_decode_tok_s"])
-    probe, engine, load = map(statistics.mean, (probes, engines, loads))
+    probe, engine, load = map(together, (probes, engines, loads))
     for what, other, aim in (
         ("the engine's own counters", engine, AGREE_ENGINE),
         ("vllm bench serve, 1000 / mean TPOT", load, AGREE_LOADER),
     ):
-        off = 100 * abs(probe / other - 1)
+        off = percent_apart(probe, other)
         sys.stdout.write(
             f"probe of the real vLLM on this CPU, {TURNS} turns: {probe:.2f} tok/s; {what}"
             f" {other:.2f} tok/s: {off:.2f} % apart, aim {aim:g} %: {'missed' if off > aim else 'met'}\n"
