@@ -16,6 +16,11 @@ from kimisvc.cli.output import emit_json, moment, table
 if TYPE_CHECKING:
     from kimisvc.deploy.history import History
 
+SHOWN = 50
+"""So many events are read by people; who takes them into a table of his own wants them all."""
+MOST = (1 << 63) - 1
+"""No bound: the largest number of rows that SQLite counts (lang_select, "The LIMIT clause")."""
+
 
 class Moment(click.ParamType[float]):
     """A moment of the past: how long ago (`2d`), or when (`2026-07-25`, `2026-07-25T18:00`)."""
@@ -41,8 +46,8 @@ class Moment(click.ParamType[float]):
 
 
 @click.group(invoke_without_command=True)
-@click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True,
-              help="How many of the newest events.")  # fmt: skip
+@click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), default=None,
+              help=f"How many of the newest events: {SHOWN} unless said, with --csv all.")  # fmt: skip
 @click.option("--profile", metavar="NAME", help="Only what is of this profile.")
 @click.option("--generation", type=click.IntRange(1), metavar="N", help="Only of this generation.")
 @click.option("--since", type=Moment(), metavar="WHEN", help="Only since: 2d ago, or a date.")
@@ -50,15 +55,19 @@ class Moment(click.ParamType[float]):
               help="Only events of this kind; may be given several times.")  # fmt: skip
 @click.option("--csv", "form", flag_value=Form.CSV, type=Form, help="Answer with one table in CSV.")
 @options.instance
-@options.as_json
+@options.answering_json(
+    "Answer with JSON on stdout, for programs: a list for each kind, and of each kind so many of"
+    " the newest as --limit says."
+)
 @click.pass_context
 def history(
-    ctx: click.Context, /, limit: int, what: tuple[str, ...], form: Form, instance: str | None,
+    ctx: click.Context, /, limit: int | None, what: tuple[str, ...], form: Form, instance: str | None,
     **narrowed: Any,
 ) -> None:  # fmt: skip
     """Print applies, starts, verdicts, rollbacks, canaries and benches, newest last.
 
     In the order in which they happened, also where the clock was set meanwhile.
+    CSV has all of them.
     """
     from kimisvc.cli.history_events import as_csv, as_json, events, found
     from kimisvc.deploy.history import Which
@@ -66,12 +75,13 @@ def history(
     if ctx.invoked_subcommand:
         return
     name = doors.instance_or_default(instance)
-    which = Which(limit=limit, **narrowed)
+    most = limit or (MOST if form is Form.CSV else SHOWN)
+    which = Which(limit=most, **narrowed)
     rows = found(_kept(name), which, {What(word) for word in what} or set(What))
     if form is Form.JSON:
         emit_json(as_json(rows, name))
         return
-    happened = events(rows)[-limit:]
+    happened = events(rows)[-most:]
     if form is Form.CSV:
         click.echo(as_csv(happened), nl=False)
     elif happened:

@@ -26,28 +26,33 @@ class Form(Enum):
     CSV = "csv"
 
 
-_json_option = click.option(
-    "--json", "form", flag_value=Form.JSON, type=Form, default=Form.TEXT,
-    help="Answer with JSON on stdout, for programs.",
-)  # fmt: skip
-
-
-def as_json(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Given a command, return it with --json; programs get an error as JSON on stdout, too.
+def answering_json(text: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Given the help of --json, return what adds it to a command; programs get errors as JSON, too.
 
     An error keeps its words on stderr and its exit status.
     """
+    option = click.option(
+        "--json", "form", flag_value=Form.JSON, type=Form, default=Form.TEXT, help=text
+    )
 
-    @functools.wraps(command)
-    def answering(*args: Any, **values: Any) -> Result:
-        try:
-            return command(*args, **values)
-        except KimisvcError as error:
-            if values["form"] is Form.JSON:
-                emit_json(error_json(error))
-            raise
+    def with_json(command: Callable[..., Result]) -> Callable[..., Result]:
+        @functools.wraps(command)
+        def answering(*args: Any, **values: Any) -> Result:
+            try:
+                return command(*args, **values)
+            except KimisvcError as error:
+                if values["form"] is Form.JSON:
+                    emit_json(error_json(error))
+                raise
 
-    return _json_option(answering)
+        return option(answering)
+
+    return with_json
+
+
+def as_json(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Given a command, return it with --json, whose answer needs no more words."""
+    return answering_json("Answer with JSON on stdout, for programs.")(command)
 
 
 class Instance(click.ParamType[str]):

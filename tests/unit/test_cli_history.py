@@ -134,6 +134,22 @@ def test_csv_on_the_command_line(call: Callable[..., str]) -> None:
     assert ",canary,1,baseline,i,measured,81.4," in lines[1]
 
 
+def test_csv_has_all_and_what_is_read_has_the_newest(
+    call: Callable[..., str], kept: History
+) -> None:
+    for second in range(60):
+        kept.add_canary(replace(CANARY, at=NOW + second))
+    assert len(call("--csv").splitlines()) == 1 + 66
+    assert len(call("--csv", "-n", "7").splitlines()) == 1 + 7
+    assert len(call().splitlines()) == 1 + 50
+    told = json.loads(call("--json"))
+    assert (len(told["canaries"]), len(told["benches"])) == (50, 1)
+    assert len(json.loads(call("--json", "-n", "60"))["canaries"]) == 60
+    said = " ".join(call("--help").split())
+    assert "50 unless said, with --csv all" in said
+    assert "of each kind so many of the newest as --limit says" in said
+
+
 @given(st.text(min_size=1))
 def test_no_text_of_the_csv_begins_a_formula_and_every_text_stays_in_its_cell(reason: str) -> None:
     (event,) = events(
