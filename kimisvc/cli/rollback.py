@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def _told(row: RollbackRow | None) -> str:
     if row is None:
         return "nothing has failed on the current generation; left as it is"
+    if row.to_generation == row.from_generation:
+        return f"generation {row.to_generation}: {row.reason}"
     to = f"restored generation {row.to_generation}" if row.to_generation else "kept"
     return f"generation {row.from_generation} failed, {to}: {row.reason}"
 

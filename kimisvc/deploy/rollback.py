@@ -66,7 +66,8 @@ def for_unit(box: Box) -> RollbackRow | None:
     before can be reported after a new apply began, and a gate that was killed
     has shown nothing. What an operator disabled stays disabled. What is
     restored does not depend on the history: where that cannot be written, the
-    row says so and is returned all the same.
+    row says so and is returned all the same. One that leads from a generation to
+    itself is told and not kept: it finished a switch, whose own row was kept first.
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
@@ -75,9 +76,8 @@ def for_unit(box: Box) -> RollbackRow | None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
         unfinished = _unfinished(box, current)
         if unfinished is not None:
-            row = RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
             _restore(box, unfinished, _plan(box, unfinished), AtBoot.AS_IT_WAS)
-            return _kept(box, row)
+            return RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
         if not has_failed(box):
             return None
         why = reason(box, current)

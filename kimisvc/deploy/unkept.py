@@ -76,8 +76,6 @@ def _wait(layout: Layout, rows: Sequence[RollbackRow]) -> None:
 def _add(box: Box, row: RollbackRow) -> None:
     """Put a rollback into history, and end the applies it decided; that much may fail and be mended."""
     box.history.add_rollback(row)
-    if row.to_generation == row.from_generation:
-        return  # a switch to it was finished: what was begun goes on
     outcome = Outcome.NOT_RESTORED if row.to_generation is None else Outcome.ROLLED_BACK
     with contextlib.suppress(KimisvcError):
         box.history.close_applies(

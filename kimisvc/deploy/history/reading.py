@@ -110,8 +110,13 @@ class Reading:
         return tuple(map(bench_row, self._find(BENCH, which)))
 
     def find_rollbacks(self, which: Which) -> tuple[RollbackRow, ...]:
-        """Return those of the rollbacks, newest first: from or to the generation, off the profile."""
-        where, values = ["sequence > ?"], [which.after]
+        """Return those of the rollbacks, newest first: from or to the generation, off the profile.
+
+        An earlier kimisvc kept a row where it finished a switch that was cut off, from a
+        generation to itself: that was none, and told as one it would say that what was
+        restored has failed.
+        """
+        where, values = ["sequence > ?", "from_generation IS NOT to_generation"], [which.after]
         for text, value, times in (
             ("? IN (from_generation, to_generation)", which.generation, 1),
             (OF_PROFILE, which.profile, 2),

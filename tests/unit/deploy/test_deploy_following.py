@@ -11,9 +11,9 @@ from gate_box import SERVICE, Silent, Systemd, impatient, leave, two_generations
 from kimisvc.cli.status import status_json
 from kimisvc.deploy.apply import Checks, Reload, Wish, apply
 from kimisvc.deploy.failure import has_failed
-from kimisvc.deploy.follow import Begun, follow
+from kimisvc.deploy.follow import Begun, follow, resume
 from kimisvc.deploy.gate.settle import settle
-from kimisvc.deploy.history import History
+from kimisvc.deploy.history import ApplyRow, History, RollbackRow, Which
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.rollback import for_unit, take_unkept
 from kimisvc.deploy.status import read_status
@@ -109,6 +109,64 @@ def test_the_verdict_on_the_generation_before_is_not_that_of_this_one(
     assert status_json(read_status(box))["verdict"] is None
     box.generations.accept(two)  # nothing that runs depended on what changed
     assert status_json(read_status(box))["verdict"] == "PASS"
+
+
+# ---------------------------------------------------------------- a rollback that was cut off
+
+
+def restored(box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Generation 2 fails, the rollback to 1 breaks in the middle and is finished by its next try."""
+    since = box.history.begin_apply(ApplyRow(50.0, None, 2, 1, "two", "me", (), None, None))
+    leave(box, VerdictKind.FAIL, proof=Proof(Verdict(VerdictKind.FAIL, "golden answer wrong")))
+    settle(box)
+    ended(systemd, exec_main_status=5)
+    with monkeypatch.context() as busy:
+        busy.setattr(systemd, "reload", full)
+        with pytest.raises(KimisvcError):
+            for_unit(box)
+    systemd.gate = replace(systemd.gate, active_state="activating", exec_main_status=0)
+    assert for_unit(box) is not None
+    return since
+
+
+def proven(box: Box) -> None:
+    good = Proof(Verdict(VerdictKind.PASS, "81 tok/s"))
+    leave(box, VerdictKind.PASS, "r9", at=9, generation=1, profile="one", proof=good)
+    settle(box)
+
+
+def test_a_rollback_that_was_cut_off_and_finished_has_restored(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = restored(box, systemd, monkeypatch)
+    ending = follow(replace(box, sleep=lambda _: proven(box)), Begun(2, since), Silent())
+    assert ending.outcome is Outcome.ROLLED_BACK
+    assert ending.reason == "golden answer wrong; generation 1 restored and proven"
+    assert [row.outcome for row in box.history.applies()] == ["rolled-back"]
+    told = read_status(box).last_rollback
+    assert told is not None
+    assert (told.from_generation, told.to_generation) == (2, 1)
+
+
+def test_who_comes_while_what_was_restored_loads_is_told_the_same(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored(box, systemd, monkeypatch)
+    done = resume(replace(box, sleep=lambda _: proven(box)), Silent())
+    assert done is not None
+    assert (done.generation, done.ending.outcome) == (2, Outcome.ROLLED_BACK)
+
+
+def test_a_history_that_holds_a_finished_switch_tells_of_none(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an earlier kimisvc wrote it: a row from a generation to itself."""
+    since = restored(box, systemd, monkeypatch)
+    box.history.add_rollback(RollbackRow(99.0, 1, 1, "a switch to it was cut off; finished"))
+    ending = follow(replace(box, sleep=lambda _: proven(box)), Begun(2, since), Silent())
+    assert ending.outcome is Outcome.ROLLED_BACK
+    assert [(r.from_generation, r.to_generation) for r in box.history.rollbacks()] == [(2, 1)]
+    assert box.history.find_rollbacks(Which(generation=1)) == box.history.rollbacks()
 
 
 # ---------------------------------------------------------------- nothing comes any more

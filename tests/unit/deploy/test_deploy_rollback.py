@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gate_box import ACTIVE, GATE, ROLLBACK, Silent, Systemd, leave, two_generations
 
+from kimisvc.cli.rollback import _told
 from kimisvc.deploy.apply import Following
 from kimisvc.deploy.failure import gave_up
 from kimisvc.deploy.gate.settle import settle
@@ -133,6 +134,8 @@ def test_a_rollback_that_broke_in_the_middle_is_finished_by_the_next_try(
     row = for_unit(box)
     assert row is not None
     assert (box.generations.current_number(), row.to_generation) == (1, 1)
+    assert _told(row) == "generation 1: a switch to it was cut off; finished"
+    assert [(r.from_generation, r.to_generation) for r in box.history.rollbacks()] == [(2, 1)]
     assert owed(box.layout, 1) is None
     assert len(calls) == 2
     assert for_unit(box) is None
