@@ -18,7 +18,8 @@ from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.variables import near_names
 from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.variables.conflicts import conflicts
-from kimisvc.profile.knowledge.variables.near_names import near_variable
+from kimisvc.profile.knowledge.variables.elsewhere import READ_BY_OTHERS
+from kimisvc.profile.knowledge.variables.near_names import like_variable, near_variable
 from kimisvc.profile.knowledge.variables.slips import edits, nearest
 from kimisvc.profile.knowledge.variables.table import VARIABLES, ActsOn, Variable
 from kimisvc.records.problems import Severity
@@ -199,6 +200,9 @@ def test_a_secret_is_refused_and_not_shown() -> None:
         ("NCLL_PROTO", "NCCL_PROTO"),
         ("nccl_proto", "NCCL_PROTO"),
         ("CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"),
+        ("NCCL_PROTOCOL", "NCCL_PROTO"),
+        ("NCCL_PROTOCOLS", "NCCL_PROTO"),
+        ("NCCL_ALGORITHM", "NCCL_ALGO"),
         ("CDUA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
         ("OMP_NUM_THREAD", "OMP_NUM_THREADS"),
         ("LD_PRELOAD_", "LD_PRELOAD"),
@@ -264,7 +268,68 @@ def test_how_like_names_have_to_be(text: str, known: str, near: bool) -> None:  
     ],
 )  # fmt: skip
 def test_names_of_others_are_left_alone(name: str) -> None:
+    assert list(variable_findings(draft({name: "/x"}))) == []
+
+
+@pytest.mark.parametrize("name", sorted(READ_BY_OTHERS))
+def test_no_name_that_others_read_is_a_slip(name: str) -> None:
+    assert list(variable_findings(draft({name: "/x"}))) == []
+
+
+ON_BOXES = """
+AIRFLOW_HOME ANTHROPIC_API_BASE APP_ENV AZURE_CLIENT_ID BASH_ENV BROWSER CC CFLAGS CI
+CONDA_PREFIX CXX DATABASE_URL DEBIAN_FRONTEND DISPLAY DOCKER_HOST EDITOR ENVIRONMENT ETCDCTL_API
+FLASK_APP GCC_COLORS GIT_SSH_COMMAND GOMAXPROCS GOOGLE_CLOUD_PROJECT HISTSIZE HOSTNAME
+JAVA_HOME JAX_PLATFORMS JOURNAL_STREAM KUBECONFIG LD_DEBUG LESS LITELLM_LOG LLM_LOGGING_LEVEL
+LMCACHE_CHUNK_SIZE LMCACHE_CONFIG_FILE LS_COLORS MAILTO MAKEFLAGS MOONCAKE_CONFIG_PATH MPLBACKEND
+NODE_ENV NO_COLOR NVCC_APPEND_FLAGS NVM_DIR OMPI_COMM_WORLD_RANK OPENAI_BASE_URL PAGER PIP_INDEX_URL
+PKG_CONFIG_PATH PMIX_RANK PS1 PWD PYENV_ROOT RUSTFLAGS SGLANG_LOGGING_LEVEL SLURM_JOB_ID
+SSH_AUTH_SOCK STREAMLIT_SERVER_PORT TF_CPP_MIN_LOG_LEVEL TRT_LLM_LOG_LEVEL UV_CACHE_DIR
+VIRTUAL_ENV WANDB_MODE WATCHDOG_USEC XLA_FLAGS ZES_ENABLE_SYSMAN
+"""
+"""Names that were seen in environments of services, shells, schedulers and other servers."""
+
+
+@pytest.mark.parametrize("name", ON_BOXES.split())
+def test_names_that_boxes_have_are_no_slips(name: str) -> None:
     assert list(variable_findings(draft({name: "x"}))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TORCH_NCCL_BLOCKING_WAT", "TORCH_NCCL_BLOCKING_WAIT"),
+        ("MKL_NUM_THREAD", "MKL_NUM_THREADS"),
+        ("PYTHONPTH", "PYTHONPATH"),
+        ("CUBLAS_WORKSPACE_CONFG", "CUBLAS_WORKSPACE_CONFIG"),
+        ("NVIDIA_TF32_OVRIDE", "NVIDIA_TF32_OVERRIDE"),
+        ("TRITON_CACHE_DR", "TRITON_CACHE_DIR"),
+        ("TRITN_CACHE_DR", "TRITON_CACHE_DIR"),
+        ("GLOO_SOCKET_IFNAM", "GLOO_SOCKET_IFNAME"),
+        ("VLMM_LOGGING_LEVEL", "VLLM_LOGGING_LEVEL"),
+        ("VLL_LOGGING_LEVEL", "VLLM_LOGGING_LEVEL"),
+    ],
+)
+def test_a_name_of_any_family_may_be_a_slip(name: str, meant: str) -> None:
+    (finding,) = variable_findings(draft({name: "1"}))
+    assert finding.severity is Severity.WARNING
+    assert finding.message == (
+        f"is read by nothing known here. Did you mean {meant}? "
+        f'If the name is meant: allow_risky = ["{name}"]'
+    )
+    assert list(variable_findings(replace(draft({name: "1"}), allow_risky=(name,)))) == []
+
+
+@given(st.sampled_from(sorted(VARIABLES)), st.data())
+def test_a_known_name_without_one_of_its_letters_is_not_passed_over(
+    name: str, data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(1, len(name) - 1))
+    slip = name[:at] + name[at + 1 :]
+    family = slip.partition("_")[0]
+    if len(slip) < 5 or slip in VARIABLES or family in ("KMP", "LLM", "VLLM", *near_names.FAMILIES):
+        return
+    assert near_variable(slip) or like_variable(slip)
 
 
 def test_an_unknown_name_of_nccl_is_warned_of() -> None:

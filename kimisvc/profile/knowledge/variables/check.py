@@ -65,10 +65,13 @@ def _unknown(name: str, draft: Profile) -> Iterator[Finding]:
         return  # it is meant
     from kimisvc.profile.knowledge.variables.near_names import (  # only a wrong name pays
         leave,
+        like_variable,
         near_variable,
     )
 
-    near = "" if name.startswith(_VLLM) else near_variable(name)
+    if name.startswith(_VLLM):
+        return
+    near = near_variable(name)
     if near:
         message = (
             f"is read by nothing, and nothing says so. Did you mean {near}? {leave(name, draft)}"
@@ -80,6 +83,9 @@ def _unknown(name: str, draft: Profile) -> Iterator[Finding]:
             "unknown names without a word. Leave it out, unless a plugin reads it"
         )
         yield Finding(("env", name), message, Severity.WARNING)
+    elif like := like_variable(name):
+        message = f"is read by nothing known here. Did you mean {like}? {leave(name, draft)}"
+        yield Finding(("env", name), message, Severity.WARNING, reads=(("allow_risky",),))
 
 
 def _old(row: Variable) -> Iterator[Finding]:

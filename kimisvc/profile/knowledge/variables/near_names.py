@@ -1,19 +1,24 @@
 """Which known variable was meant by a name that nothing reads.
 
 A mistake is claimed within the families that are known here, or where the
-family itself is misspelled and the rest is a known name. Others' variables
-(RCCL_*, MY_APP_*) are none of our business.
+family itself is misspelled and the rest is a known name. Of any other name it
+is only suspected: variables of others (RCCL_*, MY_APP_*) are none of our business.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.variables.elsewhere import READ_BY_OTHERS
 from kimisvc.profile.knowledge.variables.slips import edits, nearest, without_underscores
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.options import option_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kimisvc.records.profile import Profile
 
 FAMILIES = ("NCCL", "CUDA", "OMP", "PYTORCH", "LD", "HF")
@@ -23,6 +28,12 @@ _OTHERS = frozenset(
     {"RCCL", "HCCL", "MCCL", "NCCLX", "ACCL", "ECCL", "FCCL", "ICCL", "OCCL", "XCCL"}
 )
 """Collective libraries of other makers, one letter from NCCL."""
+
+_NEIGHBOURS = _OTHERS | {"GOMP", "KMP", "MUSA", "LLM", "SGLANG"}
+"""Families of others whose names are like known ones and no slips of them."""
+
+_LONG_NAME, _SHORT_NAME = 12, 5
+"""From so many characters on two edits count as a slip; below so many none does."""
 
 _LONG_FAMILY = 4
 """Shorter families are near too many others: GOMP_* is not OMP_*."""
@@ -36,7 +47,7 @@ def near_variable(name: str) -> str:
     family, _, rest = upper.partition("_")
     if family in FAMILIES:
         known = [_rest(name) for name in VARIABLES if _family(name) == family]
-        near = nearest(rest, known) or without_underscores(rest, known)
+        near = nearest(rest, known) or without_underscores(rest, known) or _spelled_out(rest, known)
         return f"{family}_{near}" if near else ""
     if family in _OTHERS:
         return ""
@@ -44,6 +55,52 @@ def near_variable(name: str) -> str:
         meant = f"{other}_{rest}"
         if len(other) >= _LONG_FAMILY and edits(family, other, 1) and meant in VARIABLES:
             return meant
+    return ""
+
+
+def like_variable(name: str) -> str:
+    """Given a name outside the families that are known, return the name it may be a slip of, or "".
+
+    That of VLLM_* as well; a name that programs beside vLLM read is none.
+    """
+    upper = name.upper()
+    family = _family(upper)
+    if name in READ_BY_OTHERS or family in (*FAMILIES, *_NEIGHBOURS) or len(name) < _SHORT_NAME:
+        return ""
+    vllm = shipped_knowledge().variables
+    for most in (1, 2) if len(name) >= _LONG_NAME else (1,):
+        for other in (*VARIABLES, *vllm, *READ_BY_OTHERS):
+            if _so_alike(upper, other.upper(), most):
+                return other
+    return ""
+
+
+def _so_alike(name: str, other: str, most: int) -> bool:
+    """Whether so few edits lie between both names; more than one not in the family as well."""
+    if len(other) < _SHORT_NAME or abs(len(name) - len(other)) > most:
+        return False
+    if (Counter(name) - Counter(other)).total() > most:
+        return False
+    one, two = _family(name), _family(other)
+    if most > 1 and not (one[0] == two[0] and edits(one, two, 1)):
+        return False
+    return edits(name, other, most)
+
+
+def _spelled_out(rest: str, known: Iterable[str]) -> str:
+    """Given what stands behind a family, return the known one that shortens a word of it, or "".
+
+    PROTOCOL is PROTO, and ALGORITHM ALGO.
+    """
+    words = rest.split("_")
+    for other in known:
+        short = other.split("_")
+        pairs = [pair for pair in zip(words, short, strict=False) if pair[0] != pair[1]]
+        if len(words) != len(short) or len(pairs) != 1:
+            continue
+        ((word, part),) = pairs
+        if len(part) >= _LONG_FAMILY and word.startswith(part):
+            return other
     return ""
 
 

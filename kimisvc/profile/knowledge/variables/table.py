@@ -12,6 +12,7 @@ from kimisvc.profile.knowledge.nccl.network import NCCL_NETWORK
 from kimisvc.profile.knowledge.nccl.tuning import NCCL
 from kimisvc.profile.knowledge.nccl.undocumented import NCCL_UNDOCUMENTED
 from kimisvc.profile.knowledge.variables.cuda import CUDA
+from kimisvc.profile.knowledge.variables.of_the_process import OF_THE_PROCESS
 from kimisvc.profile.knowledge.variables.other_libraries import OTHER_LIBRARIES
 from kimisvc.profile.knowledge.variables.python import PYTHON
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
@@ -24,7 +25,15 @@ __all__ = ["VARIABLES", "ActsOn", "Variable"]
 VARIABLES: Mapping[str, Variable] = MappingProxyType(
     {
         row.name: row
-        for table in (NCCL, NCCL_NETWORK, NCCL_UNDOCUMENTED, CUDA, OTHER_LIBRARIES, PYTHON)
+        for table in (
+            NCCL,
+            NCCL_NETWORK,
+            NCCL_UNDOCUMENTED,
+            CUDA,
+            OTHER_LIBRARIES,
+            PYTHON,
+            OF_THE_PROCESS,
+        )
         for row in table
     }
 )
