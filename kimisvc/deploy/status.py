@@ -15,6 +15,8 @@ from kimisvc.records.progress import Phase
 from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import CanaryRow, RollbackRow, StartRow, VerdictRow
     from kimisvc.records.progress import Progress
@@ -106,30 +108,41 @@ def _past(
     # Until its restart a crashed service goes by the invocation of the start that died.
     runs = service.goes_on and service.sub_state != "auto-restart"
     accepted = box.generations.sound_accepted()
-    # A gate's change alone keeps the start: the verdict on the generation before says nothing of
-    # this one, unless that rests on it (nothing that runs depended on what changed).
-    rests = current is not None and accepted is not None and accepted.number == current.number
     has_canary = files.exists(box.layout.installed(box.layout.units.canary_timer))
     try:
         verdicts = history.verdicts(limit=20)
         return (
             history.start(service.invocation_id),
-            next(
-                (
-                    v
-                    for v in verdicts
-                    if runs
-                    and v.invocation == service.invocation_id
-                    and (rests or (current is not None and v.generation == current.number))
-                ),
-                None,
-            ),
+            verdict_on(
+                service.invocation_id,
+                verdicts,
+                current=current.number if current else None,
+                accepted=accepted.number if accepted else None,
+            )
+            if runs
+            else None,
             next(iter(history.rollbacks(limit=1)), None),
             next(iter(history.canaries(limit=1)), None) if has_canary else None,
         )
     except KimisvcError as error:
         troubles.append(f"the history cannot be read: {error.message}")
         return None, None, None, None
+
+
+def verdict_on(
+    start: str, verdicts: Iterable[VerdictRow], *, current: int | None, accepted: int | None
+) -> VerdictRow | None:
+    """Given a start, verdicts (newest first) and two generations, return what speaks for the current one.
+
+    None: nothing does. A change of the gate alone keeps the start, and the verdict
+    on the generation before says nothing of the one that runs now; unless that was
+    accepted, and this one rests on it, as nothing that runs depended on what changed.
+    """
+    rests = current is not None and current == accepted
+    of_start = (row for row in verdicts if row.invocation == start)
+    return next(
+        (row for row in of_start if row.generation == current or (rests and row.accepted)), None
+    )
 
 
 def _accepted(box: Box, troubles: list[str]) -> Generation | None:

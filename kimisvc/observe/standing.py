@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.status import Status
+from kimisvc.deploy.status import Status, verdict_on
 from kimisvc.records.progress import Phase
 
 if TYPE_CHECKING:
@@ -35,17 +35,13 @@ def verdict(scene: Scene) -> VerdictRow | None:
     """Given a scene, return the newest verdict on the start that runs, None if there is none."""
     if scene.units is None or scene.history is None or not scene.units.service.goes_on:
         return None
-    runs, here = scene.units.service.invocation_id, scene.files
-    # A generation that differs in its gate alone has the start of the one before, not its verdict.
-    number = here.current.number if here is not None and here.current is not None else None
-    rests = here is not None and here.accepted == number
-    return next(
-        (
-            row
-            for row in scene.history.verdicts
-            if row.invocation == runs and (rests or row.generation == number)
-        ),
-        None,
+    here = scene.files
+    current = here.current if here is not None else None
+    return verdict_on(
+        scene.units.service.invocation_id,
+        scene.history.verdicts,
+        current=current.number if current is not None else None,
+        accepted=here.accepted if here is not None else None,
     )
 
 

@@ -46,7 +46,7 @@ def verdict(kind: VerdictKind = VerdictKind.PASS, invocation: str = RUNS) -> Ver
     return VerdictRow(
         record="r", sequence=3, invocation=invocation, generation=7, profile="ll_ring", at=3170.0,
         verdict=Verdict(kind, "so it is"), decode_tok_s=Interval(81.0, 81.9, 82.8), ttft_s=0.21,
-        engine_decode_tok_s=81.8, floor=40.0, goal=50.0, notes=(),
+        engine_decode_tok_s=81.8, floor=40.0, goal=50.0, notes=(), accepted=kind.accepted,
     )  # fmt: skip
 
 

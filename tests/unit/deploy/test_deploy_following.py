@@ -20,6 +20,8 @@ from kimisvc.deploy.status import read_status
 from kimisvc.deploy.unkept import waiting_rollbacks
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
+from kimisvc.observe import standing
+from kimisvc.observe.snapshots import FilesView, HistoryView, Scene, UnitsView
 from kimisvc.records.proof import Proof, Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -109,6 +111,34 @@ def test_the_verdict_on_the_generation_before_is_not_that_of_this_one(
     assert status_json(read_status(box))["verdict"] is None
     box.generations.accept(two)  # nothing that runs depended on what changed
     assert status_json(read_status(box))["verdict"] == "PASS"
+
+
+def test_a_failure_of_the_generation_before_is_not_told_of_the_accepted_one(
+    box: Box, systemd: Systemd
+) -> None:
+    """A change of the gate alone failed, and was rolled back: the same start, whose new proof is to come."""
+    one, two = box.generations.get(1), box.generations.get(2)
+    box.generations.make_current(one)
+    box.layout.installed(SERVICE).write_text(one.units()[0].text)
+    good = Proof(Verdict(VerdictKind.PASS, "81 tok/s"))
+    leave(box, VerdictKind.PASS, "r0", generation=1, profile="one", proof=good)
+    settle(box)
+    box.generations.make_current(two)
+    box.layout.installed(SERVICE).write_text(two.units()[0].text)
+    leave(box, VerdictKind.FAIL, proof=Proof(Verdict(VerdictKind.FAIL, "golden answer wrong")))
+    settle(box)
+    ended(systemd, exec_main_status=5)
+    assert for_unit(box) is not None
+    systemd.gate = replace(systemd.gate, active_state="activating", exec_main_status=0)
+    told = status_json(read_status(box))
+    assert (told["generation"], told["verdict"], told["reason"]) == (1, "PASS", "81 tok/s")
+    units = UnitsView(systemd.service, systemd.gate, systemd.rollback)
+    history = HistoryView(verdicts=box.history.verdicts())
+    scene = Scene("kimi", units, FilesView(current=one, accepted=1), history)
+    seen = standing.verdict(scene)
+    assert seen is not None
+    assert (seen.generation, seen.verdict) == (1, Verdict(VerdictKind.PASS, "81 tok/s"))
+    assert standing.verdict(replace(scene, history=HistoryView())) is None
 
 
 # ---------------------------------------------------------------- a rollback that was cut off
