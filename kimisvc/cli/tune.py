@@ -141,7 +141,7 @@ def _offered(names: Sequence[str]) -> tuple[Offered, ...]:
 
 
 def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: Form) -> int:
-    from kimisvc.deploy.tune.begin import begin, refuse_hopeless, refuse_traffic, with_target
+    from kimisvc.deploy.tune.begin import begin, refuse_hopeless, with_target
     from kimisvc.deploy.tune.candidates import entries
     from kimisvc.deploy.tune.plan import longest, start_seconds
     from kimisvc.deploy.tune.state import TuneState
@@ -170,10 +170,9 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         refuse_hopeless(draft, at_most)
         if do is Do.DRY_RUN:
             return _propose(box, draft, offered, said, form)
-        from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
-
-        refuse_meanwhile(box)
-        refuse_traffic(box, asked, _server(box))
+        refusal = _refusal(box, asked)
+        if refusal is not None:
+            raise refusal
         begin(box, asked, tried, _unit(box))
         click.echo(f"kimisvc: {said}", err=True)
         if then is _Then.LEAVE:
@@ -182,30 +181,44 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         return _follow(box, form)
 
 
+def _refusal(box: Box, asked: Asked) -> KimisvcError | None:
+    """Return why a search may not begin now, whatever its candidates: another one, live traffic."""
+    from kimisvc.deploy.tune.begin import refuse_traffic
+    from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
+
+    try:
+        refuse_meanwhile(box)
+        refuse_traffic(box, asked, _server(box))
+    except KimisvcError as error:
+        return error
+    return None
+
+
 def _propose(box: Box, draft: TuneState, offered: Sequence[Offered], said: str, form: Form) -> int:
-    """Say what would be tried and what of the host is in its way; 7 where none could start."""
+    """Say what would be tried and all that is in its way; end as tune would, 7 where none could start."""
     from kimisvc.cli.reporter import Plain
     from kimisvc.deploy.tune.beforehand import beforehand, refused
-    from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
-    from kimisvc.deploy.tune.state import unfinished
     from kimisvc.deploy.tune.summary import proposal
 
     would, found = proposal(draft), beforehand(_world(box, Plain()), draft, offered)
     reasons = refused(found)
-    searching = ExitStatus.LOCKED if unfinished(box.layout) else ExitStatus.DONE
-    status = int(ExitStatus.PREFLIGHT_REFUSED if reasons else searching)
+    refusal = _refusal(box, draft.asked)
+    if refusal is None and reasons:
+        refusal = PreflightRefusedError(reasons)
+    status = int(refusal.exit_status if refusal else ExitStatus.DONE)
     if form is Form.JSON:
         told = {**tune_json(draft), "begun_at": None, "summary": would, "outlook": said}
         listed = {name: [problem_json(one) for one in of] for name, of in found.items()}
-        emit_json({**told, "problems": listed, "exit": status})
+        why = refusal.message if refusal else None
+        emit_json({**told, "problems": listed, "refused": why, "exit": status})
         return status
     click.echo(f"{would}\n{said}")
-    if reasons:
-        raise PreflightRefusedError(reasons)
-    for name, problems in found.items():
-        for line in problem_lines(problems):
-            click.echo(f"{name}: {line}", err=True)
-    refuse_meanwhile(box)
+    if not isinstance(refusal, PreflightRefusedError):
+        for name, problems in found.items():
+            for line in problem_lines(problems):
+                click.echo(f"{name}: {line}", err=True)
+    if refusal is not None:
+        raise refusal
     return status
 
 

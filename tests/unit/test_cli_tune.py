@@ -13,11 +13,12 @@ from kimisvc.cli import tune as command
 from kimisvc.cli.main import main
 from kimisvc.cli.status import status_text
 from kimisvc.deploy.status import read_status
-from kimisvc.deploy.tune import search
+from kimisvc.deploy.tune import beforehand, search
 from kimisvc.deploy.tune.state import read_state
 from kimisvc.errors import HostError
 from kimisvc.host import systemd
 from kimisvc.profile.resolved import to_toml
+from kimisvc.records.proof import EngineCounters
 from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune.world import World
+
+
+class InUse:
+    """A server that always answers somebody."""
+
+    def counters(self) -> EngineCounters:
+        return EngineCounters(0, 0, 0, 0, 1.0, 0)
 
 
 class Opened(Quiet):
@@ -127,4 +135,29 @@ def test_a_unit_that_systemd_does_not_take_is_no_search(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(box.systemd, "reload", refuse)
     assert begun(tmp_path) == 1
+    assert read_state(box.layout) is None
+
+
+def test_a_dry_run_says_that_the_server_is_in_use_and_ends_as_the_search_would(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    box.generations.make_current(box.generations.get(add_generation(box, profile("old"))))
+    box.systemd.states["kimisvc-kimi"] = "active"  # type: ignore[attr-defined]  # a stand-in
+    monkeypatch.setattr(doors, "api", lambda _: InUse())
+    monkeypatch.setattr(beforehand, "in_the_way", lambda *_: ())
+    assert begun(tmp_path) == 1
+    refused = capsys.readouterr().err
+    assert "the server is in use" in refused
+    words = ("tune", "--explore", "base.toml", "ll.toml", "--dry-run")
+    assert main([*words]) == 1
+    said = capsys.readouterr()
+    assert "would try:" in said.out
+    assert said.err == refused
+    assert main([*words, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert "the server is in use" in told["refused"]
+    assert told["exit"] == 1
+    assert main([*words, "--drain", "1min", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["refused"] is None
     assert read_state(box.layout) is None
