@@ -145,8 +145,8 @@ def status_text(found: Status, box: Box) -> str:
 def _source(current: Generation) -> str:
     """The file to apply for what runs; where that is not the one that was applied, what became of that."""
     source = str(current.source)
-    gone = current.file and source != current.file
-    return f"{source}; {current.file} is not what it was" if gone else source
+    other = current.file and source != current.file
+    return f"{source}; {current.file} {current.file_now.value}" if other else source
 
 
 def _standing(found: Status) -> str:

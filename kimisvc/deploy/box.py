@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""
+UNREAD = "# no unit that can be read: "
+"""How the remark begins that stands for the text of a unit that cannot be read."""
 HELD_BACK = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
@@ -84,7 +86,7 @@ def _unit_text(path: Path) -> str:
     try:
         return files.read_text(path)
     except KimisvcError as error:
-        return f"# no unit that can be read: {error.message}\n"
+        return f"{UNREAD}{error.message}\n"
 
 
 def survey(box: Box, resolved: str, units: Sequence[UnitFile]) -> Situation:

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,15 @@ PROFILE = "profile.toml"
 RESOLVED = "resolved.toml"
 UNITS = "units"
 MANIFEST = "manifest.json"
+
+
+class FileNow(Enum):
+    """What has become of the file that a generation was applied from; in words behind its name."""
+
+    SAME = "is what it was"
+    OTHER = "is not what it was"
+    GONE = "is gone"
+    UNKNOWN = "may not be read here, so whether it is what it was is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +75,19 @@ class Generation:
     def source(self) -> Path:
         """The profile to name when this is to be applied again: its file, else what was kept of it.
 
-        A file that was changed since, or cannot be read, holds another profile.
+        A file that was changed since holds another profile, and one that cannot be read may.
         """
-        given = Path(self.file)
+        same = bool(self.file) and self.file_now is FileNow.SAME
+        return Path(self.file) if same else self.path / RESOLVED
+
+    @property
+    def file_now(self) -> FileNow:
+        """What has become of its file, as far as who asks may see."""
         try:
-            same = bool(self.file) and files.read_text(given) == files.read_text(
-                self.path / PROFILE
-            )
-        except KimisvcError:
-            same = False
-        return given if same else self.path / RESOLVED
+            same = files.read_text(Path(self.file)) == files.read_text(self.path / PROFILE)
+        except KimisvcError as error:
+            return _unread(error.__cause__)
+        return FileNow.SAME if same else FileNow.OTHER
 
     @property
     def label(self) -> str:
@@ -286,6 +299,14 @@ class Generations:
         """Remove what an apply that was killed in the middle left staged."""
         for left in self._layout.generations.glob(".*"):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _unread(cause: BaseException | None) -> FileNow:
+    """What it says of a file that it could not be read: what is no text, or no file, was never applied."""
+    if isinstance(cause, FileNotFoundError | NotADirectoryError):
+        return FileNow.GONE
+    other = UnicodeDecodeError | IsADirectoryError | files.UnfitFileError
+    return FileNow.OTHER if isinstance(cause, other) else FileNow.UNKNOWN
 
 
 def _damaged(path: Path) -> KimisvcError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import Box, installed_units, not_enabled, stopped_beside
+from kimisvc.deploy.box import UNREAD, Box, installed_units, not_enabled, stopped_beside
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
@@ -172,16 +172,11 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
         for name, text in there.items()
         if text is not None and name not in wanted and box.generations.wrote(UnitFile(name, text))
     ]
-    for unit in units:
-        text = there.get(unit.name)
-        if unit.name in masked:
-            continue
-        if text is None:
-            found.append(f"{unit.name} is missing")
-        elif text != unit.text and box.generations.wrote(UnitFile(unit.name, text)):
-            found.append(f"{unit.name} is that of another generation")
-        elif text != unit.text:
-            found.append(f"{unit.name} was edited by hand")
+    found += [
+        f"{unit.name} {how}"
+        for unit in units
+        if unit.name not in masked and (how := _differs(box, unit, there.get(unit.name)))
+    ]
     found += [
         f"{name} is disabled: it would not start at boot"
         for name in not_enabled(box, service, wanted)
@@ -191,3 +186,16 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
     if service.needs_reload:
         found.append("systemd runs older units than those on disk (daemon-reload needed)")
     return tuple(found)
+
+
+def _differs(box: Box, unit: UnitFile, text: str | None) -> str:
+    """Given a unit of the current generation and what is installed of it, say how that differs; "" if not."""
+    if text == unit.text:
+        return ""
+    if text is None:
+        return "is missing"
+    if text.startswith(UNREAD):
+        return f"cannot be read: {text.removeprefix(UNREAD).strip()}"
+    if box.generations.wrote(UnitFile(unit.name, text)):
+        return "is that of another generation"
+    return "was edited by hand"

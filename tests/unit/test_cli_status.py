@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from deploy_support import add_generation, box_at, profile
 
 from kimisvc.cli import doors
@@ -12,12 +15,12 @@ from kimisvc.cli.main import main
 from kimisvc.cli.status import status_json, status_text
 from kimisvc.deploy.generations import MANIFEST, Draft
 from kimisvc.deploy.status import read_status
+from kimisvc.host import files
 from kimisvc.profile.resolved import to_toml
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from kimisvc.deploy.box import Box
 
@@ -27,6 +30,18 @@ def profile_row(box: Box) -> str:
     return (
         next(line for line in lines if line.startswith("profile ")).removeprefix("profile").strip()
     )
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, hidden: Path) -> None:
+    """Let nobody read there, as root, who may read all, cannot be kept from it."""
+    whole = files.read_bytes
+
+    def read_bytes(path: Path, *more: Any) -> bytes:
+        if hidden in (path, *path.parents):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return whole(path, *more)
+
+    monkeypatch.setattr(files, "read_bytes", read_bytes)
 
 
 def test_the_file_that_was_applied_is_named(tmp_path: Path) -> None:
@@ -47,11 +62,54 @@ def test_of_a_file_that_is_gone_what_was_kept_is_named_and_can_be_applied(
     draft = Draft("mine", "as written", to_toml(profile("mine")), (), {}, str(gone))
     box.generations.make_current(box.generations.add(draft, 1.0))
     kept = box.layout.generations / "0001" / "resolved.toml"
-    assert profile_row(box) == f"mine ({kept}; {gone} is not what it was)"
+    assert profile_row(box) == f"mine ({kept}; {gone} is gone)"
     gone.write_text("another, which was rolled back, say")
     assert profile_row(box) == f"mine ({kept}; {gone} is not what it was)"
     assert status_json(read_status(box))["profile_file"] == str(kept)
     assert main(["check", str(kept)]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("hidden", ["the file", "its folder"])
+def test_a_file_that_may_not_be_read_is_not_said_to_be_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    box = box_at(tmp_path)
+    (tmp_path / "etc").mkdir()
+    file = tmp_path / "etc" / "mine.toml"
+    file.write_text("as written")
+    draft = Draft("mine", "as written", to_toml(profile("mine")), (), {}, str(file))
+    box.generations.make_current(box.generations.add(draft, 1.0))
+    deny(monkeypatch, file if hidden == "the file" else file.parent)
+    kept = box.layout.generations / "0001" / "resolved.toml"
+    assert profile_row(box) == (
+        f"mine ({kept}; {file} may not be read here, so whether it is what it was is not known)"
+    )
+    assert status_json(read_status(box))["profile_file"] == str(kept)
+
+
+@pytest.mark.parametrize("content", [b"\xff", None])
+def test_what_is_no_profile_any_more_is_another(tmp_path: Path, content: bytes | None) -> None:
+    box = box_at(tmp_path)
+    file = tmp_path / "mine.toml"
+    file.mkdir() if content is None else file.write_bytes(content)
+    draft = Draft("mine", "as written", to_toml(profile("mine")), (), {}, str(file))
+    box.generations.make_current(box.generations.add(draft, 1.0))
+    assert f"{file} is not what it was" in profile_row(box)
+
+
+def test_a_unit_that_may_not_be_read_is_not_said_to_be_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = box_at(tmp_path)
+    unit = UnitFile("kimisvc-kimi.service", "[Service]\n")
+    draft = Draft("mine", "as written", to_toml(profile("mine")), (unit,), {})
+    box.generations.make_current(box.generations.add(draft, 1.0))
+    installed = box.layout.installed(unit.name)
+    installed.write_text(unit.text)
+    deny(monkeypatch, installed)
+    found = read_status(box).drift
+    assert f"{unit.name} cannot be read: {installed}: Permission denied" in found
+    assert not [line for line in found if "edited" in line]
 
 
 def test_a_generation_of_an_older_kimisvc_names_what_was_kept(tmp_path: Path) -> None:
