@@ -63,7 +63,7 @@ FAMILIES = (
         facts.unit_state, "unit", "state",
     ),
     _gauge(
-        "should_run", "1 when a generation is current and its service is enabled, else 0.",
+        "should_run", "1 when a generation is current and nobody disabled or masked its service, else 0.",
         facts.should_run,
     ),
     _counter("unit_restarts_total", "Automatic restarts of the service by systemd.", facts.restarts),

@@ -11,6 +11,7 @@ from prometheus_scenes import (
     CANARY_HIGH,
     CANARY_MEASURED,
     DECODE_S,
+    DRIFT,
     EXPORTER_UP,
     GATE_AT,
     GONE,
@@ -126,8 +127,9 @@ SCENES = (
         READY: at((0, 1), (30, 0)),
     }, ((30, NONE), (30.5, NONE))),
     Scene("stopped for good, that is: disabled", {
-        **STOPPED, **unit("service", "inactive"), kimi("kimisvc_should_run"): always(0),
-    }),
+        **STOPPED, **became("service", (0, "active"), (10, "inactive")), DRIFT: at((0, 0), (10, 1)),
+        kimi("kimisvc_should_run"): at((0, 1), (10, 0)),
+    }, ((12, NONE), (30, NONE), (400, NONE))),
     Scene("the exporter is started anew", {
         EXPORTER_UP: at((0, 1), (29, 0), (30, 1)), kimi("kimisvc_up"): at((0, 1), (29, None), (30, 1)),
     }, ((29.5, NONE), (31, NONE), (40, NONE))),
@@ -173,8 +175,13 @@ SCENES = (
           ((100, NONE), (200, alerts("RestartLoop")))),
     Scene("the load is stuck", {**LOADING, kimi("kimisvc_load_timeout_seconds"): always(600)},
           ((10.5, NONE), (12, NONE), (14, alerts("LoadStuck")))),
-    Scene("an edit by hand", {kimi("kimisvc_unit_drift"): at((0, 0), (20, 2))},
-          ((34, NONE), (36, alerts("UnitDrift")))),
+    Scene("an edit by hand", {DRIFT: at((0, 0), (20, 2))}, ((34, NONE), (36, alerts("UnitDrift")))),
+    Scene("disabled, and it runs on", {
+        kimi("kimisvc_should_run"): at((0, 1), (20, 0)), DRIFT: at((0, 0), (20, 1)),
+    }, ((34, NONE), (36, alerts("UnitDrift")))),
+    Scene("its unit is gone, and it does not run", {
+        **STOPPED, **unit("service", "inactive"), DRIFT: always(1),
+    }, ((14, alerts("ServiceDown")), (16, alerts("ServiceDown", "UnitDrift")))),
 
     # --------------------------------------------------------------- alive and dead
     Scene("the exporter sees a stall", {STALLED: at((0, 0), (20, 1)), SPEED: GONE},

@@ -57,6 +57,7 @@ GATE_AT = kimi("kimisvc_probe_timestamp_seconds", source="gate")
 RESTARTS, STARTS = kimi("kimisvc_unit_restarts_total"), kimi("kimisvc_starts_total")
 ACCEPTED = kimi("kimisvc_applies_total", outcome="accepted")
 RESTORED = kimi("kimisvc_rollbacks_total", restored="yes")
+DRIFT = kimi("kimisvc_unit_drift")
 MISSING = kimi("kimisvc_metric_contract_missing")
 LOAD_BEGAN = kimi("kimisvc_load_started_timestamp_seconds")
 VERDICTS = ("PASS", "DEGRADED", "FAIL", "INCONCLUSIVE")
@@ -170,7 +171,7 @@ HEALTHY: Mapping[str, str] = {
     CANARY_DUE: moments(10, later=630),
     CANARY_MEASURED: every(10),
     CANARY_FAILED: always(0),
-    kimi("kimisvc_unit_drift"): always(0),
+    DRIFT: always(0),
     MISSING: always(0),
     **traffic(1, 80),
 }

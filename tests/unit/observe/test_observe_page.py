@@ -133,11 +133,19 @@ def test_a_service_that_does_not_run_has_no_verdict(state: str, tmp_path: Path) 
     assert "gate_timestamp_seconds" not in values
 
 
-def test_one_that_an_operator_disabled_should_not_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [("enabled", 1), ("enabled-runtime", 1), ("disabled", 0), ("masked", 0), ("masked-runtime", 0),
+     ("", 1), ("static", 1), ("bad", 1)],
+)  # fmt: skip
+def test_one_that_an_operator_disabled_should_not_run(
+    state: str, wanted: int, tmp_path: Path
+) -> None:
+    """One whose unit is gone or broken was not disabled, and being down it has to alert."""
     scene = healthy(tmp_path)
     assert scene.units is not None
-    service = replace(scene.units.service, enabled="disabled")
-    assert shown(changed(scene, "units", service=service))["should_run"] == 0
+    service = replace(scene.units.service, enabled=state)
+    assert shown(changed(scene, "units", service=service))["should_run"] == wanted
 
 
 def test_a_verdict_on_an_earlier_start_is_none_on_this(tmp_path: Path) -> None:
