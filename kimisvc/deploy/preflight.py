@@ -54,6 +54,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("GPU link", gpus.link),
     ("GPU processes", gpus.occupied),
     ("other vLLMs", gpus.vllm_processes),
+    ("NCCL version", nccl.version),
     ("NCCL files", nccl.leaks),
     ("environment", manager.leaks),
 )

@@ -36,6 +36,8 @@ _LARGEST_ANSWER = 4 << 20
 _VERSION = re.compile(r"\b(\d+\.\d+[\w.+]*)")
 _DISTRIBUTION = re.compile(r"vllm(_cpu)?-(?P<version>\d[\w.+!]*)\.(dist|egg)-info")
 
+_NCCL = re.compile(r"nvidia_nccl_cu\d+-(\d+(?:\.\d+)*)\.dist-info")
+
 
 @dataclass(frozen=True, slots=True)
 class _Installed:
@@ -68,6 +70,23 @@ def vllm_version(executable: Path, timeout: float = VERSION_TIMEOUT) -> str | No
         match = _VERSION.search(done.stdout)
         if done.status == 0 and match:
             return match[1]
+    return None
+
+
+def nccl_version(executable: Path) -> str | None:
+    """Given the vllm program, return the version of the NCCL that lies beside it; None if none does.
+
+    PyTorch loads the one of the package nvidia-nccl-cuNN. Of several the newest.
+    """
+    for environment in _environments(executable):
+        found = [
+            match[1]
+            for folder in ("site-packages", "dist-packages")
+            for metadata in environment.glob(f"lib*/python3*/{folder}/nvidia_nccl_cu*-*.dist-info")
+            if (match := _NCCL.fullmatch(metadata.name))
+        ]
+        if found:
+            return max(found, key=lambda version: [int(part) for part in version.split(".")])
     return None
 
 

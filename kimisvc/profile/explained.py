@@ -140,7 +140,7 @@ def _variables(places: _Places, profile: Profile, rendered: Rendered) -> Iterato
         origin, file, line = places.of(("env", key))
         known = VARIABLES.get(key)
         yield Explained(
-            "env", key, toml(value), origin, known.does if known else "",
+            "env", key, toml(value), origin, f"{known.does} {known.ages}".rstrip() if known else "",
             rendered.assignments[key], file, line, variable_risk(key, value, profile),
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kimisvc.cli.main import main
+from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 
 if TYPE_CHECKING:
@@ -57,6 +58,26 @@ def test_each_setting_says_what_it_becomes_and_risks(settings: dict[str, Any]) -
     assert settings["args.tensor-parallel-size"]["becomes"] == "--tensor-parallel-size 8"
     assert settings["service.starts"]["becomes"] == "StartLimitBurst=, StartLimitIntervalSec="
     assert all(row["does"] for key, row in settings.items() if not key.startswith("env."))
+
+
+def test_a_variable_says_since_when_it_is_read(settings: dict[str, Any]) -> None:
+    assert settings["env.NCCL_PROTO"]["does"].endswith(
+        " Since NCCL 2.5; before 2.24 unknown names were ignored."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "ages"),
+    [
+        ("NCCL_MIN_CTAS", "Since NCCL 2.17; 64 at most, 32 before 2.25."),
+        ("HF_HUB_ENABLE_HF_TRANSFER",
+         "Without effect since huggingface_hub 1.0; use HF_XET_HIGH_PERFORMANCE."),
+        ("NCCL_BLOCKING_WAIT", "Deprecated since PyTorch 2.2; use TORCH_NCCL_BLOCKING_WAIT."),
+        ("CUDA_VISIBLE_DEVICES", ""),
+    ],
+)  # fmt: skip
+def test_what_versions_make_of_a_variable(name: str, ages: str) -> None:
+    assert VARIABLES[name].ages == ages
 
 
 def test_every_option_of_vllm_is_told_once(settings: dict[str, Any]) -> None:

@@ -1,25 +1,51 @@
-"""Check of NCCL's configuration files: what they set reaches a profile that does not say so."""
+"""Checks of NCCL: files of its own that reach a profile which does not say so, and its version."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import warning
-from kimisvc.host import nccl_conf, reach
+from kimisvc.deploy.checks.inspection import Unseen, warning
+from kimisvc.host import nccl_conf, reach, vllm_binary
 from kimisvc.profile.knowledge.variables.row import ActsOn
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.secret_signs import secret_in
 from kimisvc.records.problems import Problem
 from kimisvc.records.profile import Risk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from kimisvc.deploy.checks.inspection import Inspection
 
 HARMLESS = frozenset((ActsOn.LOG, ActsOn.NETWORK))
 """What changes no figure on one box: logging, and the network to others."""
+
+
+OTHER_LIBRARY = ("VLLM_NCCL_SO_PATH", "LD_PRELOAD", "LD_LIBRARY_PATH")
+"""Variables that may put another NCCL in the place of the one beside vLLM."""
+
+
+def version(about: Inspection) -> Iterator[Problem | Unseen]:
+    """Yield each variable that is younger than the NCCL beside vLLM, which ignores it."""
+    env = about.profile.env
+    young = {name: row.since for name in env if (row := VARIABLES.get(name)) and row.since}
+    if not young:
+        yield Unseen("no variable of the profile asks for a version")
+        return
+    other = [name for name in OTHER_LIBRARY if env.get(name)]
+    found = vllm_binary.nccl_version(Path(about.profile.vllm.executable))
+    if other or found is None:
+        yield Unseen(f"{other[0]} may load another" if other else "no NCCL lies beside vLLM")
+        return
+    for name, since in young.items():
+        if release(found) < release(since):
+            yield warning(
+                f"NCCL {found} lies beside vLLM and ignores it without a word: NCCL {since} is the"
+                " first that reads it",
+                f"env.{name}",
+            )
 
 
 def leaks(about: Inspection) -> Iterator[Problem]:

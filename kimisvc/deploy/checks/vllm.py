@@ -66,6 +66,12 @@ def version(about: Inspection) -> Iterator[Problem | Unseen]:
     if found is None:
         words = f"{program} does not tell its version; {least} is needed"
         yield Problem(words, key="vllm.min_version")
+    elif not release(found):
+        yield warning(
+            f"vLLM {found} is a build from a checkout without tags, which tells no release;"
+            f" {least} is needed",
+            "vllm.min_version",
+        )
     elif release(found) < release(least):
         yield Problem(f"vLLM {found} is installed, {least} is needed", key="vllm.min_version")
 

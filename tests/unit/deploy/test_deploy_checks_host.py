@@ -16,6 +16,7 @@ from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
 from kimisvc.host import files
 from kimisvc.profile.resolved import to_toml
+from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +84,46 @@ def test_a_vllm_that_is_too_old(host: Host) -> None:
     (folder / "vllm-0.15.1.dist-info").mkdir(parents=True)
     host.vllm(min_version="0.19.1")
     assert host.error("vLLM version") == "vLLM 0.15.1 is installed, 0.19.1 is needed"
+
+
+@pytest.mark.parametrize("version", ["0.1.dev1+g1a2b3c4", "0.1.dev14"])
+def test_a_build_without_tags_is_not_called_too_old(host: Host, version: str) -> None:
+    folder = host.root / "opt" / "vllm" / "lib" / "python3.11" / "site-packages"
+    (folder / f"vllm-{version}.dist-info").mkdir(parents=True)
+    host.vllm(min_version="0.19.1")
+    assert host.warning("vLLM version") == (
+        f"vLLM {version} is a build from a checkout without tags, which tells no release;"
+        " 0.19.1 is needed"
+    )
+
+
+def nccl(host: Host, *versions: str) -> None:
+    folder = host.root / "opt" / "vllm" / "lib" / "python3.11" / "site-packages"
+    for version in versions:
+        (folder / f"nvidia_nccl_{version}.dist-info").mkdir(parents=True)
+
+
+def test_a_variable_that_is_younger_than_the_nccl_beside_vllm(host: Host) -> None:
+    nccl(host, "cu12-2.21.5")
+    host.env(NCCL_MIN_CTAS="8", NCCL_CUMEM_HOST_ENABLE="1", NCCL_DEBUG="WARN")
+    (problem,) = host.ask("NCCL version")
+    assert (problem.key, problem.severity) == ("env.NCCL_CUMEM_HOST_ENABLE", Severity.WARNING)
+    assert problem.message == (
+        "NCCL 2.21.5 lies beside vLLM and ignores it without a word: NCCL 2.23 is the first that"
+        " reads it"
+    )
+    nccl(host, "cu13-2.100.1", "cu12-2.9.9")
+    assert host.ask("NCCL version") == []
+    assert host.unseen("NCCL version") == ""
+
+
+def test_an_nccl_that_is_not_known_is_not_judged(host: Host) -> None:
+    assert "no variable of the profile" in host.unseen("NCCL version")
+    host.env(NCCL_CUMEM_HOST_ENABLE="1")
+    assert host.unseen("NCCL version") == "no NCCL lies beside vLLM"
+    nccl(host, "cu12-2.21.5")
+    host.env(NCCL_CUMEM_HOST_ENABLE="1", VLLM_NCCL_SO_PATH="/opt/libnccl.so.2")
+    assert host.unseen("NCCL version") == "VLLM_NCCL_SO_PATH may load another"
 
 
 def test_a_vllm_that_tells_no_version(host: Host) -> None:

@@ -65,6 +65,25 @@ class Variable:
     changed: str = ""
 
     @property
+    def ages(self) -> str:
+        """Since when it is read, what versions read differently, and since when it is not; or ""."""
+        old = self.removed or self.deprecated
+        what = "without effect" if self.removed else "deprecated"
+        words = (
+            f"since {_versioned(self.since)}" if self.since else "",
+            self.changed,
+            f"{what} since {_versioned(old)}" if old else "",
+            f"use {self.instead}" if self.instead else "",
+        )
+        told = "; ".join(word for word in words if word)
+        return f"{told[0].upper()}{told[1:]}." if told else ""
+
+    @property
     def source(self) -> str:
         """The document and the place in it that say so."""
         return f"{self.document}, {self.name}"
+
+
+def _versioned(version: str) -> str:
+    """A version with its library, which is NCCL where none is said."""
+    return version if " " in version else f"NCCL {version}"
