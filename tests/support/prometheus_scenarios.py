@@ -217,7 +217,14 @@ SCENES = (
     }, ((72.5, NONE), (100, NONE), (112, NONE))),
     Scene("the server hangs", {**REFUSED, REACHABLE: at((0, 1), (20, 0)), VLLM_UP: at((0, 1), (20, 0))},
           ((21, NONE), (23, alerts("VllmTargetDown")))),
-    Scene("only the exporter cannot reach it", {REACHABLE: always(0)}, ((30, alerts("VllmTargetDown")),)),
+    Scene("only the exporter cannot reach it", {REACHABLE: always(0)}, ((30, NONE), (400, NONE))),
+    Scene("the exporter cannot reach it, and Prometheus does not ask it", {
+        **NO_VLLM, VLLM_UP: GONE, REACHABLE: at((0, 1), (20, 0)),
+    }, ((19, alerts("VllmNotScraped")), (23, alerts("VllmNotScraped", "VllmTargetDown")))),
+    Scene("the exporter cannot reach it, and Prometheus asks another instance", {
+        **NO_VLLM, VLLM_UP: GONE, REACHABLE: always(0),
+        'up{host="box",instance="other",job="vllm"}': always(1),
+    }, ((30, alerts("VllmNotScraped", "VllmTargetDown")),)),
     Scene("no vLLM and no exporter", {**NO_EXPORTER, **NO_VLLM, EXPORTER_UP: always(0), VLLM_UP: always(0)},
           ((30, alerts("VllmTargetDown", "ExporterDown")),)),
 
