@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.context_length import ASKERS, LENGTH, longest_need, tokens
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.quantities import format_duration
+from kimisvc.profile.values import shown
 from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
@@ -75,6 +76,21 @@ def _low_port(profile: Profile) -> Iterator[Finding]:
             f"{profile.vllm.port} is below {_FIRST_FREE_PORT} and needs a privilege that the "
             "service gives up",
             Severity.WARNING,
+        )
+
+
+def _secrets_pattern(profile: Profile) -> Iterator[Finding]:
+    """EnvironmentFile= is expanded as a shell expands names of files (systemd.exec(5), glob(7)).
+
+    Systemd would read none of the file that was checked, or every file that is like it.
+    """
+    found = re.search(r"[*?[\\]", profile.service.secrets_file)
+    if found:
+        yield Finding(
+            ("service", "secrets_file"),
+            f"{shown(profile.service.secrets_file)} is a pattern for systemd, because of its "
+            f"{found[0]}: it would read every file that is like it, or none. Name one file, "
+            "without * ? [ and backslash",
         )
 
 
@@ -152,6 +168,7 @@ RULES: tuple[Rule, ...] = (
     Rule((("gate", "throughput_tok_s"), ("gate", "throughput_concurrency")), _throughput),
     Rule((("vllm", "port"),), _low_port),
     Rule((("vllm", "host"), ("service", "secrets_file")), _open_host),
+    Rule((("service", "secrets_file"),), _secrets_pattern),
     Rule((("golden",),), _golden_patterns),
     Rule((("args", LENGTH), *ASKERS), _context_length),
     Rule(

@@ -117,6 +117,18 @@ def test_the_all_reduce_of_vllm_over_nvlink_leaves_nccl_the_prefill() -> None:
     assert told(profile(env, link=Link.ANY)) == {}
 
 
+@pytest.mark.parametrize("link", [Link.PCIE, Link.ANY])
+def test_the_all_reduce_of_vllm_joins_two_gpus_over_pcie_too(link: Link) -> None:
+    env = {"NCCL_MIN_CTAS": "8"}
+    two: dict[str, ArgValue] = {"tensor-parallel-size": 2}
+    assert told(profile(env, two, link))["NCCL_MIN_CTAS"] == (
+        "hardly acts on decode: vLLM's own all-reduce, where P2P works between the two GPUs (and "
+        "unless disable-custom-all-reduce = true), carries the all-reduce of small batches there, "
+        "and NCCL only the large ones of prefill"
+    )
+    assert told(profile(env, {**two, "disable-custom-all-reduce": True}, link)) == {}
+
+
 @pytest.mark.parametrize(
     "args",
     [

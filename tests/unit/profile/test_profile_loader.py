@@ -356,3 +356,15 @@ def test_any_mixture_of_keys_and_values_gives_problems_and_never_raises(
     path = tmp_path / "any.toml"
     path.write_text("\n".join(lines), errors="replace")
     holds_for_any_file(path)
+
+
+@pytest.mark.parametrize("character", ["*", "?", "[", "\\"])
+def test_a_secrets_file_is_one_file_and_no_pattern(tmp_path: Path, character: str) -> None:
+    path = tmp_path / "p.toml"
+    own = f"[service]\nsecrets_file = '/etc/kimisvc/a{character}b'\n"
+    path.write_text(
+        f'schema = 1\n{own}[vllm]\nexecutable = "/opt/vllm/bin/vllm"\nmodel = "/srv/m"\n'
+    )
+    (problem,) = check(path, PARENTS).problems
+    assert problem.key == "service.secrets_file"
+    assert f"because of its {character}: it would read" in problem.message

@@ -40,6 +40,8 @@ _FOUND_ON_PCIE = 4
 
 _CUSTOM_ALL_REDUCE = (2, 4, 6, 8)
 """GPUs vLLM's own all-reduce works with (custom_all_reduce.py)."""
+_A_PAIR = 2
+"""So many GPUs it joins without NVLink as well (custom_all_reduce.py, world_size > 2)."""
 _THROUGH_NCCL = (DATA, PIPELINE, DECODE, PREFILL)
 """Ways to spread a model whose traffic nothing but NCCL carries."""
 
@@ -169,9 +171,15 @@ def _carrier(profile: Profile) -> str:
     used = size(args, TENSOR)
     if profile.env.get("VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC") == "1" and used in (2, 4, 8):
         return "FlashInfer's all-reduce over PCIe (VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC)"
-    custom = not option(args, "disable-custom-all-reduce") and used in _CUSTOM_ALL_REDUCE
-    if custom and profile.hardware.link is Link.NVLINK:
+    if option(args, "disable-custom-all-reduce") or used not in _CUSTOM_ALL_REDUCE:
+        return ""
+    if profile.hardware.link is Link.NVLINK:
         return "vLLM's own all-reduce (unless disable-custom-all-reduce = true)"
+    if used == _A_PAIR:
+        return (
+            "vLLM's own all-reduce, where P2P works between the two GPUs (and unless "
+            "disable-custom-all-reduce = true),"
+        )
     return ""
 
 
