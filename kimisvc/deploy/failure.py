@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.redacting import last_words
-from kimisvc.deploy.unkept import latest_judgement
+from kimisvc.deploy.unkept import has_judged, latest_judgement
 from kimisvc.errors import ExitStatus
 from kimisvc.records.proof import VerdictKind
 
@@ -38,19 +38,15 @@ def has_failed(box: Box) -> bool:
         return True
     if gate.active_state != "failed" or gate.job or not service.goes_on:
         return False
-    return gate.exec_main_status == ExitStatus.NOT_RESTORED or _came_to_no_end(box, service, gate)
+    return gate.exec_main_status == ExitStatus.NOT_RESTORED or _came_to_no_end(box, gate)
 
 
-def _came_to_no_end(box: Box, service: UnitState, gate: UnitState) -> bool:
+def _came_to_no_end(box: Box, gate: UnitState) -> bool:
     """Whether the gate had no verdict at its deadline: a server can keep it busy for ever.
 
     A timeout is also that of settle, which comes after the verdict.
     """
-    if gate.result != LATE:
-        return False
-    current = box.generations.current_number()
-    judged = latest_judgement(box, current or 0, service.invocation_id)
-    return judged is None or judged.at < gate.started_at
+    return gate.result == LATE and not has_judged(box, gate.invocation_id)
 
 
 def gave_up(service: UnitState) -> bool:
@@ -79,12 +75,12 @@ def reason(box: Box, current: int) -> str:
     service = box.systemd.state(box.layout.units.service)
     if gave_up(service):
         return _why_it_gave_up(box, service)
-    if _came_to_no_end(box, service, box.systemd.state(box.layout.units.gate)):
+    if _came_to_no_end(box, box.systemd.state(box.layout.units.gate)):
         return "the gate came to no end within its deadline"
     judged = latest_judgement(box, current, service.invocation_id)
-    if judged is None or judged.verdict.kind is not VerdictKind.FAIL:
+    if judged is None or judged.kind is not VerdictKind.FAIL:
         return "the gate said FAIL"
-    return judged.verdict.reason
+    return judged.reason
 
 
 def _why_it_gave_up(box: Box, service: UnitState) -> str:

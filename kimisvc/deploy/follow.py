@@ -12,7 +12,7 @@ from kimisvc.deploy.at_rest import Left, ending_at_rest, ending_unkept
 from kimisvc.deploy.gate.record import progress_from_json
 from kimisvc.deploy.outcome import AT_WORK, Applied, Evidence, Outcome, at_rest, judge
 from kimisvc.deploy.redacting import last_words
-from kimisvc.deploy.unkept import latest_judgement, waiting_records
+from kimisvc.deploy.unkept import latest_judgement, records_in_order
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
@@ -171,12 +171,11 @@ def _tell(box: Box, seen: Evidence, told: _Told, reporter: Reporter) -> None:
 
 def _left(box: Box, seen: Evidence) -> Left:
     """Look at what is left on the box where history does not say how it ended."""
-    judged = latest_judgement(box, seen.generation, seen.service.invocation_id)
     accepted = box.generations.sound_accepted()
     return Left(
         current=box.generations.current_number(),
         accepted=accepted.number if accepted else None,
-        unkept={r.generation: r.proof.verdict for r in waiting_records(box.layout) if r.proof},
-        judged=judged.verdict if judged else None,
+        unkept={r.generation: r.proof.verdict for r in records_in_order(box) if r.proof},
+        judged=latest_judgement(box, seen.generation, seen.service.invocation_id),
         last_words=last_words(box, seen.gate) if seen.service.active_state == "active" else "",
     )

@@ -19,12 +19,8 @@ from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.unkept import (
-    is_told,
-    keep_rollback,
-    waiting_records,
-    waiting_rollbacks,
-)
+from kimisvc.deploy.told import is_told, note_told
+from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records.problems import Severity
@@ -96,9 +92,10 @@ def for_unit(box: Box) -> RollbackRow | None:
 
 def _kept(box: Box, row: RollbackRow) -> RollbackRow:
     """Keep a rollback, once for what failed however often it is tried; return what is to be told."""
-    names = box.layout.units
-    began = max(box.systemd.state(name).started_at for name in (names.service, names.gate))
-    unkept = "" if is_told(box, row, began) else keep_rollback(box, row)
+    if is_told(box, row):
+        return row
+    unkept = keep_rollback(box, row)
+    note_told(box, row)
     return replace(row, reason=f"{row.reason}; not kept in history: {unkept}") if unkept else row
 
 

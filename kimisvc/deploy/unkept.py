@@ -54,20 +54,6 @@ def take_rollbacks(box: Box) -> None:
     files.remove(_note(box.layout))
 
 
-def is_told(box: Box, row: RollbackRow, since: float) -> bool:
-    """Given a rollback and when what failed began, say whether it was kept before: it is tried again."""
-    kept: tuple[RollbackRow, ...] = ()
-    with contextlib.suppress(KimisvcError):
-        kept = box.history.rollbacks(limit=1)
-    newest = next(iter((*reversed(waiting_rollbacks(box.layout)), *kept)), None)
-    same = (row.from_generation, row.to_generation)
-    return (
-        newest is not None
-        and (newest.from_generation, newest.to_generation) == same
-        and newest.at >= since
-    )
-
-
 def _wait(layout: Layout, rows: Sequence[RollbackRow]) -> None:
     note = json.dumps([dataclasses.asdict(row) for row in rows])
     files.write_atomic(_note(layout), note, mode=0o644)
@@ -95,28 +81,36 @@ def waiting_records(layout: Layout) -> tuple[GateRecord, ...]:
     return tuple(sorted(found, key=lambda record: record.ended_at or 0.0))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Judgement:
-    """What a gate decided of a start, and when (Unix time), be it kept in history or not yet."""
-
-    at: float
-    verdict: Verdict
+def records_in_order(box: Box) -> tuple[GateRecord, ...]:
+    """Given a box, return the records that wait, that of its newest gate last, whatever the clock said."""
+    gate = box.systemd.state(box.layout.units.gate).invocation_id
+    return tuple(sorted(waiting_records(box.layout), key=lambda record: record.record == gate))
 
 
-def latest_judgement(box: Box, generation: int, invocation: str) -> Judgement | None:
+def has_judged(box: Box, gate: str) -> bool:
+    """Given the invocation of a gate, say whether that very run came to a verdict: its record is named so."""
+    if any(record.record == gate for record in waiting_records(box.layout)):
+        return True
+    try:
+        return any(row.record == gate for row in box.history.verdicts(limit=20))
+    except KimisvcError:
+        return False
+
+
+def latest_judgement(box: Box, generation: int, invocation: str) -> Verdict | None:
     """Given a generation and one of its starts, return what its newest gate decided; None: nothing.
 
     What waits is newer than what history has taken.
     """
-    for record in reversed(waiting_records(box.layout)):
+    for record in reversed(records_in_order(box)):
         if (record.generation, record.invocation) == (generation, invocation) and record.proof:
-            return Judgement(record.ended_at or 0.0, record.proof.verdict)
+            return record.proof.verdict
     try:
         rows = box.history.verdicts(limit=20)
     except KimisvcError:
         return None
     found = (row for row in rows if (row.generation, row.invocation) == (generation, invocation))
-    return next((Judgement(row.at, row.verdict) for row in found), None)
+    return next((row.verdict for row in found), None)
 
 
 def _note(layout: Layout) -> Path:

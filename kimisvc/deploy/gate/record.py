@@ -22,6 +22,8 @@ Plain = TypeVar("Plain", Sample, Interval, GoldenResult)
 class GateRecord:
     """One run of the gate over one start. `proof` is None when it was interrupted.
 
+    `record` is the invocation of the gate's unit, so that what systemd says of a
+    gate and what it left can be told to be of one run, whatever the clock says.
     `ready_at` 0: the server never became ready under this gate's eyes.
     `load_s` is set only when the gate saw the whole load.
     """

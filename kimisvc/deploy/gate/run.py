@@ -6,6 +6,7 @@ crash. It writes to its own folder only; `settle` takes it from there.
 
 from __future__ import annotations
 
+import os
 import traceback
 import uuid
 from dataclasses import replace
@@ -185,7 +186,7 @@ def _prove_start(
 
 def _open_record(box: Box, generation: Generation, service: UnitState) -> GateRecord:
     return GateRecord(
-        record=uuid.uuid4().hex,
+        record=_run_id(box),
         generation=generation.number,
         profile=generation.profile,
         model="",
@@ -193,6 +194,16 @@ def _open_record(box: Box, generation: Generation, service: UnitState) -> GateRe
         service_started_at=service.main_started_at,
         began_at=box.now(),
     )
+
+
+def _run_id(box: Box) -> str:
+    """The invocation of the gate's unit, which systemd gave us (systemd.exec(5)); by hand, one of our own.
+
+    A shell may have been given that of another unit.
+    """
+    given = os.environ.get("INVOCATION_ID", "")
+    ours = given and box.systemd.state(box.layout.units.gate).invocation_id == given
+    return given if ours else uuid.uuid4().hex
 
 
 def _about(record: GateRecord, profile: Profile) -> GateRecord:

@@ -95,9 +95,13 @@ def _was_overtaken(box: Box) -> bool:
 
 
 def _records(box: Box) -> tuple[Path, ...]:
-    """The records not taken yet, oldest first."""
+    """The records not taken yet, oldest first; last that of the gate that has just ended, if it left one.
+
+    The clock may have been set back since the one before it.
+    """
+    own = box.layout.record(box.systemd.state(box.layout.units.gate).invocation_id)
     left = [p for p in files.entries(box.layout.gate) if p.match("record-*.json")]
-    return tuple(sorted(left, key=lambda path: path.lstat().st_mtime))
+    return tuple(sorted(left, key=lambda path: (path == own, path.lstat().st_mtime)))
 
 
 def _take(box: Box, path: Path, place: _Place) -> Settled:

@@ -249,7 +249,7 @@ def test_a_success_is_never_told_as_the_reason_of_a_failure(
 def test_a_record_that_waits_does_not_speak_for_another_start(
     box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended(systemd, result="timeout", started_at=50.0)
+    ended(systemd, result="timeout", invocation_id="gate-2")
     monkeypatch.setattr(History, "add_record", full)
     leave(box, VerdictKind.PASS, name="old", invocation="start-1", generation=1, ended_at=60.0)
     assert has_failed(box)
@@ -261,10 +261,14 @@ def test_a_rollback_that_is_tried_again_is_told_once(
 ) -> None:
     leave(box, VerdictKind.FAIL)
     settle(box)
-    ended(systemd, exec_main_status=5, started_at=box.now() - 50)
+    ended(systemd, exec_main_status=5)
 
-    def no_space(*_: object, **__: object) -> None:
-        raise HostError("file-error", "no space left")
+    whole = files.write_atomic
+
+    def no_space(path: Path, text: str, mode: int = 0o644) -> None:
+        if not path.is_relative_to(box.layout.runtime):  # in memory
+            raise HostError("file-error", "no space left")
+        whole(path, text, mode)
 
     with monkeypatch.context() as etc:
         etc.setattr(files, "write_atomic", no_space)
@@ -274,13 +278,40 @@ def test_a_rollback_that_is_tried_again_is_told_once(
     assert [row.to_generation for row in box.history.rollbacks()] == [1]
 
 
+@pytest.mark.parametrize("again", ["service", "gate"])
+def test_the_next_failure_is_told_though_the_clock_was_set_back(
+    box: Box, systemd: Systemd, again: str
+) -> None:
+    box.generations.accept(box.generations.get(2))
+    ended(systemd, exec_main_status=5, started_at=4900.0, invocation_id="gate-1")
+    for_unit(replace(box, now=lambda: 5000.0))
+    since = box.history.begin_apply(ApplyRow(800.0, None, 2, 2, "two", "me", (), None, None))
+    unit = replace(getattr(systemd, again), invocation_id="another", started_at=900.0)
+    setattr(systemd, again, unit)
+    earlier = replace(box, now=lambda: 1000.0)
+    for_unit(earlier)
+    for_unit(earlier)  # and once
+    assert [row.at for row in box.history.rollbacks()] == [1000.0, 5000.0]
+    assert follow(box, Begun(2, since), Silent()).outcome is Outcome.NOT_RESTORED
+    assert [row.outcome for row in box.history.applies()] == ["not-restored"]
+
+
+def test_a_note_of_what_was_told_that_cannot_be_written_stops_no_rollback(
+    box: Box, systemd: Systemd
+) -> None:
+    ended(systemd, exec_main_status=5)
+    (box.layout.runtime / "told.json").mkdir()
+    assert for_unit(box) is not None
+    assert box.generations.current_number() == 1
+
+
 def test_a_rollback_that_waits_is_told_once_and_closes_its_apply(
     box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box.generations.accept(box.generations.get(2))
     leave(box, VerdictKind.FAIL)
     settle(box)
-    ended(systemd, exec_main_status=5, started_at=box.now() - 50)
+    ended(systemd, exec_main_status=5)
     with monkeypatch.context() as disk:
         disk.setattr(History, "add_rollback", full)
         for _ in range(3):

@@ -100,3 +100,23 @@ def test_a_start_is_dated_by_its_process(tmp_path: Path, monkeypatch: pytest.Mon
     box = two_generations(tmp_path, systemd, monkeypatch)
     run.run_gate(box, lambda _: Breaks(HostError("gone", "gone")))  # type: ignore[arg-type,return-value]  # plays it
     assert left(box).service_started_at == 40.0
+
+
+@pytest.mark.parametrize(
+    ("given", "unit", "ours"), [("a1", "a1", True), ("b2", "a1", False), ("", "", False)]
+)
+def test_a_record_goes_by_the_invocation_of_its_gate(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
+    unit: str,
+    ours: bool,  # noqa: FBT001 - the expected answer
+) -> None:
+    """One that is run by hand has none, though its shell may have been given that of another unit."""
+    systemd = Systemd()
+    systemd.gate = replace(systemd.gate, invocation_id=unit)
+    box = two_generations(tmp_path, systemd, monkeypatch)
+    monkeypatch.setenv("INVOCATION_ID", given)
+    run.run_gate(box, lambda _: Breaks(HostError("gone", "gone")))  # type: ignore[arg-type,return-value]  # plays it
+    assert (left(box).record == given) is ours
+    assert left(box).record

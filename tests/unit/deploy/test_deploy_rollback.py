@@ -207,30 +207,42 @@ def test_a_gate_that_comes_to_no_end_in_its_time_has_failed(box: Box, systemd: S
     systemd.gate = replace(systemd.gate, active_state="failed", result="timeout")
     row = for_unit(box)
     assert row is not None
-    assert (row.to_generation, row.reason) == (1, "the gate came to no end within its deadline")
+    assert (row.to_generation, row.reason) == (1, AN_END)
+
+
+AN_END = "the gate came to no end within its deadline"
+
+
+def late(systemd: Systemd, invocation: str) -> None:
+    systemd.gate = replace(
+        systemd.gate, active_state="failed", result="timeout", invocation_id=invocation
+    )
 
 
 @pytest.mark.parametrize("kept", ["settled", "left"])
 def test_a_settle_that_takes_too_long_is_no_gate_without_an_end(
     box: Box, systemd: Systemd, kept: str
 ) -> None:
-    leave(box, VerdictKind.INCONCLUSIVE, ended_at=90.0)
+    leave(box, VerdictKind.INCONCLUSIVE, "gate-1")
     if kept == "settled":
         settle(box)
-    systemd.gate = replace(systemd.gate, active_state="failed", result="timeout", started_at=50.0)
+    late(systemd, "gate-1")
     assert for_unit(box) is None
     assert box.generations.current_number() == 2
 
 
+@pytest.mark.parametrize("ended_at", [40.0, 90.0])
 def test_a_verdict_of_an_earlier_gate_does_not_speak_for_one_without_an_end(
-    box: Box, systemd: Systemd
+    box: Box, systemd: Systemd, ended_at: float
 ) -> None:
-    leave(box, VerdictKind.INCONCLUSIVE, ended_at=40.0)
+    """By the clock of its day it may have come later: that was set back since."""
+    leave(box, VerdictKind.INCONCLUSIVE, "gate-1", ended_at=ended_at)
     settle(box)
-    systemd.gate = replace(systemd.gate, active_state="failed", result="timeout", started_at=50.0)
+    late(systemd, "gate-2")
+    systemd.gate = replace(systemd.gate, started_at=50.0)
     row = for_unit(box)
     assert row is not None
-    assert row.reason == "the gate came to no end within its deadline"
+    assert row.reason == AN_END
 
 
 def test_a_rollback_that_waits_for_its_next_try_is_over_when_units_are_started_anew(

@@ -125,6 +125,19 @@ def test_the_last_word_of_several_counts(box: Box) -> None:
     assert kept == [(VerdictKind.FAIL, False), (VerdictKind.PASS, False)]
 
 
+def test_the_gate_that_has_just_ended_has_the_last_word_whatever_the_clock_says(
+    box: Box, systemd: Systemd
+) -> None:
+    """It was set back after the record that could not be kept in time."""
+    systemd.gate = replace(systemd.gate, invocation_id="gate-2")
+    leave(box, VerdictKind.FAIL, "gate-1", at=2000)
+    leave(box, VerdictKind.PASS, "gate-2", at=1000)
+    verdict = settle(box).verdict
+    assert verdict is not None
+    assert verdict.kind is VerdictKind.PASS
+    assert accepted(box) == 2
+
+
 def test_what_cannot_be_kept_hinders_no_acceptance(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:

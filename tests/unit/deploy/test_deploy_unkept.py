@@ -21,7 +21,7 @@ from kimisvc.deploy.unkept import (
     waiting_rollbacks,
 )
 from kimisvc.errors import KimisvcError
-from kimisvc.records.proof import VerdictKind
+from kimisvc.records.proof import Proof, Verdict, VerdictKind
 from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
@@ -114,6 +114,22 @@ def test_a_verdict_on_a_full_disk_is_told_now(
     ending = follow(box, Begun(2, 0), Silent())
     assert ending.outcome is outcome
     assert ending.reason == "because; not kept in history: it could not be written"
+
+
+def test_of_two_verdicts_that_wait_the_one_of_the_last_gate_is_told(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was set back between them."""
+    Full(monkeypatch)
+    leave(box, VerdictKind.INCONCLUSIVE, "gate-1", ended_at=90.0)
+    wrong = Proof(Verdict(VerdictKind.FAIL, "golden answer wrong"))
+    leave(box, VerdictKind.FAIL, "gate-2", ended_at=40.0, proof=wrong)
+    gate_ended(systemd, exec_main_status=5, invocation_id="gate-2")
+    ending = follow(box, Begun(2, 0), Silent())
+    assert (ending.outcome, ending.reason[:19]) == (Outcome.NOT_RESTORED, "golden answer wrong")
+    row = for_unit(box)
+    assert row is not None
+    assert row.reason.startswith("golden answer wrong")
 
 
 def test_nothing_is_taken_from_a_gate_at_work(box: Box, systemd: Systemd) -> None:
