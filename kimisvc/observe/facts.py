@@ -99,6 +99,12 @@ def start_limit_hit(scene: Scene) -> Samples:
         yield (), float(scene.units.service.result == "start-limit-hit")
 
 
+def start_limit(scene: Scene) -> Samples:
+    """Of the current generation."""
+    if scene.files is not None and scene.files.profile is not None:
+        yield (), float(scene.files.profile.service.starts)
+
+
 def is_ready(scene: Scene) -> Samples:
     """As `kimisvc status` says."""
     ready = standing.ready(scene)

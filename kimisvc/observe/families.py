@@ -72,6 +72,10 @@ FAMILIES = (
         "start_limit_hit", "1 when systemd has given up on the service after too many starts, else 0.",
         facts.start_limit_hit,
     ),
+    _gauge(
+        "start_limit", "Starts that systemd tries before it gives up: `starts` of the profile.",
+        facts.start_limit,
+    ),
     _gauge("ready", "1 when the start that runs was seen ready by its gate, else 0.", facts.is_ready),
     _gauge(
         "load_progress_ratio", "Share of the shards that are loaded; only while loading.",

@@ -33,6 +33,7 @@ from prometheus_scenes import (
     SPEED,
     STALLED,
     STANDING,
+    START_LIMIT,
     STARTS,
     TOKENS,
     VLLM_UP,
@@ -46,6 +47,7 @@ from prometheus_scenes import (
     growing,
     kimi,
     moments,
+    refused,
     traffic,
     unit,
     verdict,
@@ -171,6 +173,20 @@ SCENES = (
     Scene("dies before a gate can record it", {**LOADING, RESTARTS: every(36), LOAD_BEGAN: moments(36)},
           ((100, NONE), (115, alerts("RestartLoop")))),
     Scene("two crashes in six hours are no loop", {RESTARTS: every(150, until=300)}, ((350, NONE),)),
+    Scene("three candidates in three hours that die in loading, are tried twice, and rolled back", {
+        **refused(60, 130, 200),
+    }, (*((minute, alerts("RolledBack")) for minute in (70, 120, 140, 190, 209, 215, 240)),
+        (204.5, NONE), (208, NONE), (300, NONE), (400, NONE))),
+    Scene("a candidate was rolled back, and what is restored dies after each 36 minutes", {
+        **refused(10),
+        RESTARTS: at((0, 0), (14, 1), (18, 2), (18.5, 0), *((60 + 36 * n, n) for n in range(1, 12))),
+    }, ((95, NONE), (230, alerts("RestartLoop")), (400, alerts("RestartLoop")))),
+    Scene("a loop, and an exporter that cannot read what was rolled back", {
+        RESTARTS: every(36), RESTORED: GONE, START_LIMIT: GONE,
+    }, ((100, NONE), (115, alerts("RestartLoop")))),
+    Scene("starts that nobody asked for, and an exporter that cannot read what was rolled back", {
+        STARTS: every(40, first=3), RESTORED: GONE, START_LIMIT: GONE,
+    }, ((100, NONE), (200, alerts("RestartLoop")))),
     Scene("restarted by something else every 40 minutes", {STARTS: every(40, first=3)},
           ((100, NONE), (200, alerts("RestartLoop")))),
     Scene("the load is stuck", {**LOADING, kimi("kimisvc_load_timeout_seconds"): always(600)},

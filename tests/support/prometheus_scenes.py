@@ -55,6 +55,7 @@ CANARY_DUE = kimi("kimisvc_canary_due_timestamp_seconds")
 CANARY_HIGH = kimi("kimisvc_probe_decode_tokens_per_second_high", source="canary")
 GATE_AT = kimi("kimisvc_probe_timestamp_seconds", source="gate")
 RESTARTS, STARTS = kimi("kimisvc_unit_restarts_total"), kimi("kimisvc_starts_total")
+START_LIMIT = kimi("kimisvc_start_limit")
 ACCEPTED = kimi("kimisvc_applies_total", outcome="accepted")
 RESTORED = kimi("kimisvc_rollbacks_total", restored="yes")
 DRIFT = kimi("kimisvc_unit_drift")
@@ -121,6 +122,23 @@ def verdict(*changes: tuple[float, str]) -> dict[str, str]:
     }
 
 
+def refused(*minutes: float) -> dict[str, str]:
+    """Given when candidates were applied, return the series of those: each dies twice in loading and
+    is rolled back after 8 minutes; what is restored is proven 30 minutes later.
+    """
+    return {
+        RESTARTS: at((0, 0), *((m + d, n) for m in minutes for d, n in ((4, 1), (8, 2), (8.5, 0)))),
+        STARTS: _counted(3, minutes, (4, 8, 38)),
+        RESTORED: _counted(1, minutes, (8.5,)),
+        kimi("kimisvc_applies_total", outcome="rolled-back"): _counted(0, minutes, (38,)),
+    }
+
+
+def _counted(first: float, minutes: Sequence[float], after: Sequence[float]) -> str:
+    moments = sorted(minute + more for minute in minutes for more in after)
+    return at((0, first), *((moment, first + n) for n, moment in enumerate(moments, 1)))
+
+
 def traffic(streams: float, tok_s: float, tokens: float = 800) -> dict[str, str]:
     """Given how many requests run and how fast each decodes, return vLLM's series."""
     made = streams * tok_s * STEP_S
@@ -158,6 +176,7 @@ HEALTHY: Mapping[str, str] = {
     STALLED: always(0),
     RESTARTS: always(0),
     STARTS: always(3),
+    START_LIMIT: always(2),
     ACCEPTED: always(2),
     RESTORED: always(1),
     kimi("kimisvc_applies_total", outcome="unchanged"): always(0),

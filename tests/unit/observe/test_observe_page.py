@@ -46,7 +46,7 @@ def changed(scene: Scene, view: str, **values: Any) -> Scene:
 
 HEALTHY = {
     "up": 1, "generation": 7, "accepted_generation": 7, "should_run": 1, "unit_restarts_total": 2,
-    "starts_total": 2, "start_limit_hit": 0, "ready": 1, "load_timeout_seconds": 2700,
+    "starts_total": 2, "start_limit_hit": 0, "start_limit": 2, "ready": 1, "load_timeout_seconds": 2700,
     "load_expected_seconds": 2280, "load_duration_seconds": 2160,
     "decode_tokens_per_second": 81.9, "generation_tokens_per_second": 163.8, "engine_stalled": 0,
     "engine_reachable": 1, "gate_timestamp_seconds": 3170, "gate_floor_tokens_per_second": 40,
@@ -227,7 +227,7 @@ def test_when_the_next_canary_is_due(tmp_path: Path) -> None:
 OWNERS = {
     "units": {"unit_state", "unit_restarts_total", "start_limit_hit", "should_run", "ready",
               "gate_verdict", "probe_ttft_seconds", "unit_drift"},
-    "files": {"profile_info", "generation", "accepted_generation", "load_timeout_seconds",
+    "files": {"profile_info", "generation", "accepted_generation", "load_timeout_seconds", "start_limit",
               "load_expected_seconds", "gate_floor_tokens_per_second", "should_run", "unit_drift"},
     "history": {"starts_total", "applies_total", "rollbacks_total", "gate_verdict", "ready",
                 "load_duration_seconds", "load_expected_seconds"},
