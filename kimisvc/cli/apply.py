@@ -17,7 +17,7 @@ from kimisvc.cli.output import (
     verdict_json,
 )
 from kimisvc.cli.profile import usable
-from kimisvc.errors import ExitStatus, KimisvcError, PreflightRefusedError
+from kimisvc.errors import ExitStatus, KimisvcError, LockedError, PreflightRefusedError
 from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def apply(
     throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
     connection, leaves the gate at work: `kimisvc status --follow` shows it again.
     --dry-run changes nothing, makes the same checks of the host (all of them
-    only as root), and ends with 7 or 75 where apply would be refused.
+    only as root, and so whether another kimisvc is at work), and ends with 7 or 75
+    where apply would be refused.
     """
     from kimisvc.deploy.apply import Following, HandEdits, HostChecks, Reload, Wish
     from kimisvc.host.systemd import Systemd
@@ -108,20 +109,24 @@ def checks(box: Box) -> Checks:
 
 
 def _show_plan(box: Box, wish: Wish, form: Form) -> int:
-    """Show what would be done, then what is odd or in its way; return the status of that."""
+    """Show what would be done, then what is odd or in its way; return the status of that.
+
+    As with apply, who is at work on the instance comes before what the host says.
+    """
     from kimisvc.cli.plan import plan_text
     from kimisvc.deploy.apply import in_the_way, plan_of
-    from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
-    from kimisvc.deploy.tune.state import unfinished
 
     plan = plan_of(box, wish)
     current = box.generations.sound_current()
     found = in_the_way(box, wish, plan, checks(box))
     refusing = [one for one in found if one.severity is Severity.ERROR]
-    searching = ExitStatus.LOCKED if unfinished(box.layout) else ExitStatus.DONE
-    status = int(ExitStatus.PREFLIGHT_REFUSED if refusing else searching)
+    refusal: KimisvcError | None = _at_work(box)
+    if refusal is None and refusing:
+        refusal = PreflightRefusedError(refusing)
+    status = int(refusal.exit_status if refusal else ExitStatus.DONE)
     if form is Form.JSON:
-        told = {"exit": status, "problems": [problem_json(one) for one in found]}
+        why = refusal.message if refusal else None
+        told = {"exit": status, "refused": why, "problems": [problem_json(one) for one in found]}
         emit_json({**planned_json(plan, current, box), **told})
         return status
     try:
@@ -130,12 +135,23 @@ def _show_plan(box: Box, wish: Wish, form: Form) -> int:
         before = None  # a generation of another kimisvc: the units still tell
     service = box.systemd.state(box.layout.units.service)
     click.echo(plan_text(plan, before, wish.profile, service))
-    for line in problem_lines(one for one in found if one not in refusing):
+    listed = refusing if isinstance(refusal, PreflightRefusedError) else []
+    for line in problem_lines(one for one in found if one not in listed):
         click.echo(line, err=True)
-    if refusing:
-        raise PreflightRefusedError(refusing)
-    refuse_meanwhile(box)
+    if refusal is not None:
+        raise refusal
     return status
+
+
+def _at_work(box: Box) -> LockedError | None:
+    """What apply would be turned away with by those who are at work on the instance now; None: by none."""
+    from kimisvc.deploy.apply import refuse_beside
+
+    try:
+        refuse_beside(box)
+    except LockedError as error:
+        return error
+    return None
 
 
 def planned_json(plan: Plan, current: Generation | None, box: Box) -> dict[str, Any]:

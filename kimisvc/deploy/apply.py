@@ -108,6 +108,15 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
         return bring_about(box, wish, checks, reporter)
 
 
+def refuse_beside(box: Box) -> None:
+    """Given a box, raise LockedError where `apply` would be turned away now. Nothing is changed.
+
+    Others than root see no more than a search: the lock is for its owner alone.
+    """
+    files.refuse_held(box.layout.operator_lock)
+    refuse_meanwhile(box)
+
+
 def bring_about(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     """Given a wish, do as `apply` does, for who holds the lock of operators already."""
     while True:

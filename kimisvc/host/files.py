@@ -340,6 +340,29 @@ class Lock:
             os.pwrite(handle, json.dumps(note).encode(), 0)
 
 
+def refuse_held(path: Path) -> None:
+    """Given the file of a lock, raise LockedError while another holds that. Nothing is changed.
+
+    Nobody holds one that is not there. Who may not open it, others than root, is
+    told nothing. It is tried as one that may be shared: two who look do not see
+    each other.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return
+    except OSError as error:
+        raise translated(error, path) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _locked(handle) from None
+    except OSError as error:
+        raise translated(error, path) from error
+    finally:
+        os.close(handle)  # and the lock is free
+
+
 def _command() -> str:
     """What this process does, in the operator's words: "kimisvc apply". No argument: no secret."""
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])

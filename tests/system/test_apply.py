@@ -251,10 +251,12 @@ def test_a_second_apply_meanwhile_is_turned_away(stage: Stage) -> None:
     thread = threading.Thread(target=lambda: first.append(stage.apply(path)[0]))
     thread.start()
     stage.until(lambda s: s["progress"] is not None, "loading")
+    dry = stage.kimisvc("apply", "--dry-run", path)
     second = stage.kimisvc("apply", path)
     thread.join()
     assert second.returncode == 75
     assert "kimisvc" in second.stderr
+    assert (dry.returncode, dry.stderr) == (75, second.stderr)
     assert first == [0]
 
 

@@ -13,7 +13,7 @@ from kimisvc.cli import doors
 from kimisvc.cli.main import main
 from kimisvc.deploy.apply import Checks
 from kimisvc.deploy.checks.inspection import warning
-from kimisvc.host import systemd
+from kimisvc.host import files, systemd
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Problem
 from kimisvc.records.units import UnitFile
@@ -113,9 +113,39 @@ def test_json_has_plan_and_reasons(stage: Stage, capsys: pytest.CaptureFixture[s
     assert (status, answer["exit"], answer["outcome"]) == (7, 7, "planned")
     assert [one["severity"] for one in answer["problems"]] == ["error", "warning"]
     assert (answer["action"], answer["restarted"]) == ("restart", [])
+    assert answer["refused"] == "preflight refused; nothing was touched"
     stage.host = ()
     status, out, _ = dry(stage, capsys, "--json")
-    assert (status, json.loads(out)["exit"], json.loads(out)["problems"]) == (0, 0, [])
+    answer = json.loads(out)
+    assert (status, answer["exit"], answer["problems"], answer["refused"]) == (0, 0, [], None)
+
+
+def test_who_is_at_work_comes_before_what_the_host_says(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.host = (PORT, warning("is odd"))
+    with files.Lock(stage.box.layout.operator_lock):
+        status, out, err = dry(stage, capsys)
+        assert status == 75
+        assert out.startswith("would do: start vLLM")
+        assert err[0] == "vllm.port: port 8000 is taken by python3"
+        assert err[1] == "warning: is odd"
+        assert err[2].startswith("kimisvc: another kimisvc is at work on this instance (")
+        status, out, _ = dry(stage, capsys, "--json")
+        answer: dict[str, Any] = json.loads(out)
+        assert (status, answer["exit"], len(answer["problems"])) == (75, 75, 2)
+        assert answer["refused"].startswith("another kimisvc is at work on this instance (")
+    assert dry(stage, capsys)[0] == 7
+
+
+def test_a_dry_run_leaves_no_lock(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dry(stage, capsys)[0] == 0
+    assert not stage.box.layout.operator_lock.exists()
+    stage.box.layout.operator_lock.write_text("the last one")
+    assert dry(stage, capsys)[0] == 0
+    assert stage.box.layout.operator_lock.read_text() == "the last one"
+    with files.Lock(stage.box.layout.operator_lock):
+        pass
 
 
 def test_what_runs_is_restarted(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import shutil
@@ -411,3 +412,35 @@ def test_a_copy_of_a_hand_edit_is_on_disk_before_the_edit_is_written_over(
     (tmp_path / "a").write_text("by hand")
     files.set_aside(tmp_path / "a", tmp_path / "copies" / "a", mode=0o600)
     assert on_disk == ["file", "copies/"]
+
+
+def test_who_only_looks_whether_a_lock_is_held_leaves_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    files.refuse_held(path)
+    assert not path.exists()
+    with files.Lock(path):
+        held = path.read_text()
+        with pytest.raises(LockedError, match=f"PID {os.getpid()}"):
+            files.refuse_held(path)
+    files.refuse_held(path)
+    assert path.read_text() == held
+
+
+def test_two_who_look_do_not_see_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with path.open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        files.refuse_held(path)
+
+
+def test_who_may_not_open_a_lock_is_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.lock"
+
+    def denied(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with files.Lock(path), monkeypatch.context() as others:
+        others.setattr(os, "open", denied)
+        files.refuse_held(path)
