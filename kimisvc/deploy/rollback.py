@@ -7,11 +7,21 @@ gate differs, the model stays loaded.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.apply import Following, ended_by, keep_ending, wait_for
-from kimisvc.deploy.box import SWITCH_WAIT, AtBoot, Box, is_installed, keep_copies, plan_for, switch
+from kimisvc.deploy.box import (
+    SWITCH_WAIT,
+    AtBoot,
+    Box,
+    is_installed,
+    keep_copies,
+    plan_for,
+    restarts,
+    switch,
+)
 from kimisvc.deploy.failure import has_failed, reason
 from kimisvc.deploy.follow import Begun
 from kimisvc.deploy.gate.settle import settle
@@ -132,12 +142,16 @@ def to_generation(
     """Given a wish, restore its generation and follow the gate.
 
     Raise PreflightRefusedError where the host would not run it any more (its
-    model was removed, say): what runs now is not stopped for that.
+    model was removed, say): what runs now is not stopped for that. What is
+    restored does not depend on the history: where that cannot be written, it is said.
     """
     files.make_folder(box.layout.runtime)
     with files.Lock(box.layout.operator_lock):
         while True:
-            with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+            with (
+                files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT),
+                contextlib.suppress(KimisvcError),  # told below, where its row cannot be kept
+            ):
                 box.history.mend(box.now())
             target, plan = _wanted(box, wish)
             # Not under the lock of a switch: asking a vLLM takes its time, and a gate that ends
@@ -147,7 +161,7 @@ def to_generation(
             if begun is not None:
                 break
         ending = wait_for(box, target, plan.action, begun.what, wish.following, reporter)
-        keep_ending(box, begun.row, ending)
+        _keep_ending(box, begun.row, ending)
         return Applied(
             ending,
             target.number,
@@ -174,9 +188,12 @@ def _plan(box: Box, target: Generation) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A rollback by hand that is on its way: its row in history, what was current, what was done."""
+    """A rollback by hand that is on its way: its row in history, what was current, what was done.
 
-    row: int
+    `row` None: history could not take it.
+    """
+
+    row: int | None
     what: Begun
     previous: int | None
     restored: _Restored
@@ -192,17 +209,40 @@ def _begin(
         previous = box.generations.current_number()
         reporter.step(f"restoring generation {target.label}")
         row = ApplyRow(
-            box.now(), None, target.number, previous, target.profile, wish.actor, (), None, None
-        )
-        begun = box.history.begin_apply(row)
-        what = Begun(target.number, box.history.sequence(), ended_by(box, plan))
+            box.now(), None, target.number, previous,
+            target.profile, wish.actor, restarts(plan, box.layout.units), None, None,
+        )  # fmt: skip
+        begun = _keep_begun(box, row, reporter)
+        what = Begun(target.number, _sequence(box), ended_by(box, plan))
         try:
             return _Begun(begun, what, previous, _restore(box, target, plan, AtBoot.ENABLED))
         except KimisvcError as error:
-            keep_ending(box, begun, Ending(Outcome.BROKE, error.message))
+            _keep_ending(box, begun, Ending(Outcome.BROKE, error.message))
             raise
         except KeyboardInterrupt:
             raise LeftAtWorkError(box.layout.instance) from None
+
+
+def _keep_begun(box: Box, row: ApplyRow, reporter: Reporter) -> int | None:
+    """Keep that a rollback by hand begins; where history cannot take it, say so and go on without."""
+    try:
+        return box.history.begin_apply(row)
+    except KimisvcError as error:
+        reporter.step(f"warning: this rollback is not kept in history: {error.message}")
+        return None
+
+
+def _keep_ending(box: Box, begun: int | None, ending: Ending) -> None:
+    if begun is not None:
+        keep_ending(box, begun, ending)
+
+
+def _sequence(box: Box) -> int:
+    """The newest of history; 0 where it cannot be read: it is as good as one that begins anew."""
+    try:
+        return box.history.sequence()
+    except KimisvcError:
+        return 0
 
 
 def _refuse(

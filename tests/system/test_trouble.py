@@ -184,6 +184,25 @@ def test_a_full_disk_touches_nothing_that_runs(stage: Stage) -> None:
     assert after["generation"] == 1
 
 
+def test_a_full_disk_stops_no_rollback_by_hand(stage: Stage) -> None:
+    stage.apply(stage.profile("one"))
+    stage.apply(stage.profile("two", {"load_seconds": 0.1}))
+    state = f"/var/lib/kimisvc/{stage.instance}"
+    small = f"cp -a {state} /var/kept; mount -t tmpfs -o size=300k tmpfs {state}; cp -a /var/kept/. {state}/"
+    stage.sandbox.run(
+        "bash", "-c", f"{small}; dd if=/dev/zero of={state}/filler bs=4k", check=False
+    )
+    try:
+        done = stage.kimisvc("rollback", "--instance", stage.instance, "--json")
+        after = stage.status()
+    finally:
+        stage.sandbox.run("umount", state)
+        stage.sandbox.run("rm", "-r", "/var/kept")
+    assert "this rollback is not kept in history" in done.stderr
+    assert (done.returncode, json.loads(done.stdout)["outcome"]) == (0, "accepted"), done.stderr
+    assert (after["generation"], after["unit_state"]) == (1, "active")
+
+
 def test_without_dbus_root_reaches_systemd_all_the_same(stage: Stage) -> None:
     stage.apply(stage.profile("one"))
     stage.sandbox.run("systemctl", "stop", "dbus.socket", "dbus.service")

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gate_box import ACTIVE, GATE, ROLLBACK, Silent, Systemd, leave, two_generations
+from gate_box import ACTIVE, GATE, ROLLBACK, SERVICE, Silent, Systemd, leave, two_generations
 
 from kimisvc.cli.rollback import _told
 from kimisvc.deploy.apply import Following
 from kimisvc.deploy.failure import gave_up
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
+from kimisvc.deploy.history import History
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.errors import HostError, KimisvcError, LeftAtWorkError
@@ -185,6 +186,46 @@ def test_a_rollback_by_hand_that_ends_early_says_what_becomes_of_it(
     (row,) = box.history.applies()
     assert row.outcome == ("broke" if how == "breaks" else None)
     assert (row.generation, box.generations.current_number()) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "broken", [("begin_apply",), ("begin_apply", "mend", "sequence", "end_apply")]
+)
+def test_a_history_that_cannot_be_written_stops_no_rollback_by_hand(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, broken: tuple[str, ...]
+) -> None:
+    def full(*_: object) -> None:
+        raise KimisvcError("history-unusable", "disk full")
+
+    class Heard(Silent):
+        def __init__(self) -> None:
+            self.steps: list[str] = []
+
+        def step(self, text: str) -> None:
+            self.steps.append(text)
+
+    for verb in broken:
+        monkeypatch.setattr(History, verb, full)
+    heard = Heard()
+    done = to_generation(box, Restoring(1, "root", Following.LEAVE), lambda _: (), heard)
+    assert (done.generation, box.generations.current_number()) == (1, 1)
+    assert [row[:2] for row in systemd.asked if row[0] == "restart"] == [("restart", GATE)]
+    assert "warning: this rollback is not kept in history: disk full" in heard.steps
+    monkeypatch.setattr(systemd, "restart", full)
+    with pytest.raises(KimisvcError, match="disk full"):  # and one that breaks says what of
+        to_generation(box, Restoring(2, "root", Following.LEAVE), lambda _: (), heard)
+
+
+@pytest.mark.parametrize(
+    ("before", "restarted"), [("active", (GATE,)), ("inactive", (SERVICE, GATE))]
+)
+def test_the_row_of_a_rollback_by_hand_says_what_it_restarted(
+    box: Box, systemd: Systemd, before: str, restarted: tuple[str, ...]
+) -> None:
+    systemd.service = replace(systemd.service, active_state=before)
+    done = to_generation(box, Restoring(1, "root", Following.LEAVE), lambda _: (), Silent())
+    (row,) = box.history.applies()
+    assert row.restarted == done.restarted == restarted
 
 
 def test_the_host_is_asked_before_the_switch_is_locked(box: Box, systemd: Systemd) -> None:
