@@ -282,15 +282,21 @@ def canary_runs(scene: Scene) -> Samples:
 
 
 def canary_due(scene: Scene) -> Samples:
-    """Counted from the last canary, or since when canaries fly; absent where none has to."""
+    """Counted from the last canary, or since when canaries fly; absent where none has to.
+
+    The first of a start has twice the time: until one has flown, systemd counts OnActiveSec=
+    anew at each daemon-reload, and whoever installs a package or another instance makes one.
+    """
     if scene.units is None or scene.history is None or not scene.units.service.goes_on:
         return
     profile = scene.files.profile if scene.files is not None else None
     if profile is not None and profile.canary is not None:
         timer = scene.units.canary_timer
         flies = timer.started_at if timer is not None and timer.active_state == "active" else 0.0
-        since = max(scene.history.canary_at, scene.units.service.started_at, flies)
-        yield (), since + profile.canary.every + profile.canary.spread
+        begun = max(scene.units.service.started_at, flies)
+        flown, canary = scene.history.canary_at, profile.canary
+        since = flown if flown > begun else begun + canary.every
+        yield (), since + canary.every + canary.spread
 
 
 def _counts(found: Mapping[str, int], always: tuple[str, ...]) -> Samples:

@@ -113,9 +113,10 @@ def take_turns(
 
     for turn in TURNS:
         until(partial(monitoring.query, turn.first), bool, turn.first)
-        assert alerts() == set()
+        seen = alerts()
+        assert seen == set(), f"before {turn.alert}: {seen}"
         sh(turn.cause)
-        until(alerts, bool, turn.alert)
-        assert alerts() == {turn.alert}
+        seen = until(alerts, bool, turn.alert)
+        assert seen == {turn.alert}, f"in the place of {turn.alert}: {seen}"
         sh(turn.cure)
         until(alerts, lambda now: not now, f"{turn.alert} ends")

@@ -209,12 +209,12 @@ def test_when_the_next_canary_is_due(tmp_path: Path) -> None:
     scene = healthy(tmp_path)
     assert "canary_due_timestamp_seconds" not in shown(scene)
     scene = changed(scene, "files", profile=replace(PROFILE, canary=CanarySettings(every=600.0)))
-    assert shown(scene)["canary_due_timestamp_seconds"] == 1000 + 630  # the service's start
+    assert shown(scene)["canary_due_timestamp_seconds"] == 1000 + 1230  # the service's start
     scene = changed(scene, "history", canary_at=5000.0)
     assert shown(scene)["canary_due_timestamp_seconds"] == 5000 + 630
     timer = unit("kimisvc-kimi-canary.timer", started_at=6000.0)
     assert (
-        shown(changed(scene, "units", canary_timer=timer))["canary_due_timestamp_seconds"] == 6630
+        shown(changed(scene, "units", canary_timer=timer))["canary_due_timestamp_seconds"] == 7230
     )
     stopped = replace(timer, active_state="inactive")
     assert (
