@@ -143,7 +143,7 @@ def _offered(names: Sequence[str]) -> tuple[Offered, ...]:
 def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: Form) -> int:
     from kimisvc.deploy.tune.begin import begin, refuse_hopeless, with_target
     from kimisvc.deploy.tune.candidates import entries
-    from kimisvc.deploy.tune.plan import longest, start_seconds
+    from kimisvc.deploy.tune.plan import fallback_of, longest, start_seconds
     from kimisvc.deploy.tune.state import TuneState
     from kimisvc.deploy.tune.summary import outlook
     from kimisvc.host.systemd import Systemd
@@ -163,11 +163,13 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         start_s = {
             one.profile.name: start_seconds(box, one.profile, asked.search) for one in offered
         }
-        said = outlook(draft, start_s)
+        resolved = {entry.contender.name: entry.resolved for entry in tried}
+        fallback = fallback_of(box, resolved, None)
+        said = outlook(draft, start_s, fallback)
         at_most = {
             one.profile.name: start_s[one.profile.name] or longest(one.profile) for one in offered
         }
-        refuse_hopeless(draft, at_most)
+        refuse_hopeless(draft, at_most, fallback)
         if do is Do.DRY_RUN:
             return _propose(box, draft, offered, said, form)
         refusal = _refusal(box, asked)

@@ -14,14 +14,15 @@ off goes on by asking again.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.measure.comparison import MARGIN, Difference
-from kimisvc.measure.contest import RISK_ORDER, Candidate, fastest, pair, winner
+from kimisvc.measure.contest import RISK_ORDER, Candidate, Trial, fastest, pair, winner
 from kimisvc.measure.statistics import ENOUGH
 from kimisvc.records.profile import Risk
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +66,21 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class Fallback:
+    """What a candidate that fails its gate gives way to: a load that nobody asked for.
+
+    `start_s`: how long a start of what is accepted now takes (s); 0 where nothing
+    is. `running`: the candidate that is accepted and runs, whose own FAIL brings
+    nothing back; "" for none. `before_s`: a start of what was accepted before the
+    search, where another was accepted since: it comes back where none is good enough.
+    """
+
+    start_s: float = 0.0
+    running: str = ""
+    before_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be found out, among which profiles; the first listed is tried first."""
 
@@ -73,6 +89,7 @@ class Plan:
     max_risk: Risk = Risk.SAFE_ISH
     budget: Budget = Budget()
     margin: float = MARGIN
+    fallback: Fallback = Fallback()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +125,15 @@ def allowed(plan: Plan) -> tuple[Candidate, ...]:
 def next_step(plan: Plan, spent: Spent) -> Start | Stop:
     """Given a plan with all figures so far and what they cost, return what to do next.
 
-    It never starts what is over the allowed risk or over the budget: there has
-    to be time for the start and for putting another profile back after it.
+    It never starts what is over the allowed risk or over the budget: there has to be time
+    for the start, and for all that putting other profiles back after it takes, also if it fails.
     """
     order = allowed(plan)
     if not order:
         return Stop(Why.NONE_ALLOWED, "")
     found = _first(order) if plan.search is Search.FIRST_THAT_MEETS else _explored(order, plan)
     if isinstance(found, Candidate):
-        if _affordable(found, order, plan.budget, spent):
+        if _affordable(found, order, plan, spent):
             return Start(found.name)
         found = Why.BUDGET_SPENT
     chosen = winner(order, plan.margin)
@@ -126,19 +143,33 @@ def next_step(plan: Plan, spent: Spent) -> Start | Stop:
 def expected(plan: Plan) -> Expected:
     """Given a plan before its first start, return how long it will take, from the loads known.
 
-    A gate that is run once more because it could not tell is not reckoned with.
+    A gate that is run once more or goes on because it could not tell is not reckoned with.
     """
-    each = [one.start_s for one in allowed(plan)]
+    order = allowed(plan)
+    each = [one.start_s for one in order]
     if not each:
         return Expected(0.0, 0.0)
-    back = max(each) if len(each) > 1 else 0.0
     if plan.search is Search.FIRST_THAT_MEETS or len(each) == 1:
-        least, most = each[0], sum(each) + back
+        least, rounds = each[0], 1
     else:
-        least, most = ENOUGH * sum(each), MOST_STARTS_EACH * sum(each) + back
-    starts = min(plan.budget.starts, MOST_STARTS_EACH * len(each))
-    most = min(most, starts * max(each) + back, plan.budget.seconds)
+        least, rounds = ENOUGH * sum(each), MOST_STARTS_EACH
+    starts = min(plan.budget.starts, rounds * len(each))
+    most = min(rounds * sum(each), starts * max(each))
+    most += _put_back(order, starts, plan.fallback) * max(plan.fallback.start_s, *each)
+    most = min(most, plan.budget.seconds)
     return Expected(min(least, most), most)
+
+
+def _put_back(order: Sequence[Candidate], starts: float, fallback: Fallback) -> float:
+    """Given the candidates and how many starts there may be, return how often another is put back at most.
+
+    Each candidate fails once at most, and is then tried no more; what is accepted comes
+    back. One that does not fail may have to make way in the end, once in all. Where
+    nothing was accepted before, or the first itself, its failing brings nothing back.
+    """
+    most = min(starts, len(order))
+    nothing = fallback.start_s == 0 or fallback.running == order[0].name
+    return max(0.0, most - 1 if nothing else most)
 
 
 def _first(order: Sequence[Candidate]) -> Candidate | Why:
@@ -191,11 +222,38 @@ def _unsettled(left: Sequence[Candidate], contestants: int, margin: float) -> li
     return [one for one in left if one is best or one in close] if close else []
 
 
-def _affordable(one: Candidate, order: Sequence[Candidate], budget: Budget, spent: Spent) -> bool:
-    """Whether there is time to start it and then to put the dearest of the others back."""
+def _affordable(one: Candidate, order: Sequence[Candidate], plan: Plan, spent: Spent) -> bool:
+    """Whether there is time to start it, and for what has to be put back then, however it ends."""
+    seconds = spent.seconds + one.start_s + max(_if_it_runs(one, order, plan.fallback),
+                                                _if_it_fails(one, order, plan))  # fmt: skip
+    return seconds <= plan.budget.seconds and spent.starts + 1 <= plan.budget.starts
+
+
+def _if_it_runs(one: Candidate, order: Sequence[Candidate], fallback: Fallback) -> float:
+    """Given the next candidate, return how long it takes to leave another in place after it (s).
+
+    Any of the others may win. Without any it is good enough, or gives way to what
+    was accepted before the search.
+    """
     others = [other.start_s for other in order if other is not one and other.usable]
-    seconds = spent.seconds + one.start_s + max(others, default=0.0)
-    return seconds <= budget.seconds and spent.starts + 1 <= budget.starts
+    if others:
+        return max(others)
+    is_itself = fallback.running == one.name and fallback.before_s == 0
+    return 0.0 if is_itself else fallback.before_s or fallback.start_s
+
+
+def _if_it_fails(one: Candidate, order: Sequence[Candidate], plan: Plan) -> float:
+    """Given the next candidate, return how long it takes until the right one runs if it fails (s).
+
+    What is accepted comes back by itself; that need not be the winner of the others.
+    """
+    fallback = plan.fallback
+    failed = replace(one, trials=(*one.trials, Trial(VerdictKind.FAIL)))
+    chosen = winner([failed if other is one else other for other in order], plan.margin)
+    back = 0.0 if fallback.running == one.name else fallback.start_s
+    if chosen is None:
+        return back + fallback.before_s
+    return back if chosen.name == fallback.running else back + chosen.start_s
 
 
 def _rank(risk: Risk) -> int:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.tune.traffic import Counting
+    from kimisvc.measure.tuning import Fallback
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import UnitFile
 
@@ -70,9 +71,15 @@ def with_target(asked: Asked, first: Profile) -> Asked:
     )
 
 
-def refuse_hopeless(draft: TuneState, start_s: Mapping[str, float]) -> None:
-    """Given a search and how long a start of each may take (s), raise KimisvcError if it starts none."""
-    step = next_step(plan_from(draft, start_s), Spent())
+def refuse_hopeless(
+    draft: TuneState, start_s: Mapping[str, float], fallback: Fallback | None = None
+) -> None:
+    """Given a search, how long a start of each may take (s) and what one that fails gives way to.
+
+    Raise KimisvcError if it would start none.
+    """
+    plan = plan_from(draft, start_s, fallback)
+    step = next_step(plan, Spent())
     if not isinstance(step, Stop):
         return
     if step.why is Why.NONE_ALLOWED:
@@ -81,9 +88,11 @@ def refuse_hopeless(draft: TuneState, start_s: Mapping[str, float]) -> None:
             f"{step.why.value}, {draft.asked.max_risk.value}",
             hint="--max-risk risky allows more; kimisvc explain PROFILE says what is risky and why",
         )
+    back = plan.fallback.start_s
+    also = f", putting back what is accepted if it fails {spell(back)}" if back else ""
     raise KimisvcError(
         "budget-too-small",
-        f"one start may take {spell(min(start_s.values()))}, and the budget is"
+        f"one start may take {spell(min(start_s.values()))}{also}, and the budget is"
         f" {spell(draft.asked.budget_s or 0.0)}: nothing would be started",
         hint="where no load of the model was seen here yet, [service] load_timeout is reckoned with",
     )

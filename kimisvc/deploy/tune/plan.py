@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from statistics import median
@@ -11,7 +12,7 @@ from kimisvc.errors import KimisvcError
 from kimisvc.measure.comparison import StartFigure
 from kimisvc.measure.contest import Candidate, Trial
 from kimisvc.measure.gate import budget
-from kimisvc.measure.tuning import Budget, Plan, Search, Spent
+from kimisvc.measure.tuning import Budget, Fallback, Plan, Search, Spent
 from kimisvc.profile.resolved import to_toml
 
 if TYPE_CHECKING:
@@ -93,20 +94,60 @@ def longest(profile: Profile) -> float:
     return profile.service.load_timeout + budget(profile)
 
 
-def plan_from(state: TuneState, start_s: Mapping[str, float]) -> Plan:
-    """Given a search and how long a start of each candidate takes (s), return its plan.
+def fallback_of(box: Box, resolved: Mapping[str, str], before: int | None) -> Fallback:
+    """Given a box and what each candidate is, resolved, return what one that fails gives way to.
 
-    What candidates themselves took goes before that.
+    `before`: the generation that was accepted before the search.
+    """
+    accepted = box.generations.sound_accepted()
+    if accepted is None:
+        return Fallback()
+    running = ""
+    if box.generations.current_number() == accepted.number:
+        with contextlib.suppress(KimisvcError):
+            text = accepted.resolved()
+            running = next((name for name, one in resolved.items() if one == text), "")
+    replaced = before is not None and before != accepted.number
+    return Fallback(
+        _full_start(box, accepted.number), running, _full_start(box, before) if replaced else 0.0
+    )
+
+
+def back_seconds(box: Box, profile: Profile) -> float:
+    """Given a profile that is to be started, return how long what is accepted takes to be put back (s)."""
+    found = fallback_of(box, {profile.name: to_toml(profile)}, None)
+    return 0.0 if found.running else found.start_s
+
+
+def _full_start(box: Box, number: int | None) -> float:
+    """How long a start of a generation takes, load and all; 0 of a damaged one, which none goes back to."""
+    try:
+        return 0.0 if number is None else needed(
+            box, box.generations.get(number).settings(), Search.EXPLORE
+        )  # fmt: skip
+    except KimisvcError:
+        return 0.0
+
+
+def plan_from(
+    state: TuneState, start_s: Mapping[str, float], fallback: Fallback | None = None
+) -> Plan:
+    """Given a search, how long a start of each candidate takes (s) and what one that fails gives way to.
+
+    What candidates themselves took goes before that in a comparison, where each start is
+    a load; where a target is to be met, it may have been a gate alone.
     """
     asked = state.asked
     candidates = []
     for one in state.candidates:
         trials = [trial for trial in state.trials if trial.candidate == one.name]
         took = [trial.seconds for trial in trials if trial.verdict.accepted]
+        seconds = median(took) if took else start_s[one.name]
+        if asked.search is Search.FIRST_THAT_MEETS:
+            seconds = max(seconds, start_s[one.name])
         candidates.append(
             Candidate(
-                one.name, one.risk, one.differences,
-                median(took) if took else start_s[one.name],
+                one.name, one.risk, one.differences, seconds,
                 tuple(_as_trial(trial) for trial in trials),
             )
         )  # fmt: skip
@@ -114,7 +155,9 @@ def plan_from(state: TuneState, start_s: Mapping[str, float]) -> Plan:
         math.inf if asked.budget_s is None else asked.budget_s,
         math.inf if asked.max_starts is None else asked.max_starts,
     )
-    return Plan(tuple(candidates), asked.search, asked.max_risk, spent, asked.margin)
+    return Plan(
+        tuple(candidates), asked.search, asked.max_risk, spent, asked.margin, fallback or Fallback()
+    )
 
 
 def spent(state: TuneState) -> Spent:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.tune.leave import leave
-from kimisvc.deploy.tune.plan import needed, plan_from, spent
+from kimisvc.deploy.tune.plan import fallback_of, needed, plan_from, spent
 from kimisvc.deploy.tune.state import (
     Pending,
     TuneState,
@@ -23,8 +23,9 @@ from kimisvc.deploy.tune.trial import RELOAD, carry_out, follow_begun
 from kimisvc.deploy.tune.waiting import wait_to_restart
 from kimisvc.deploy.tune.world import kept_wish
 from kimisvc.host import files
-from kimisvc.measure.tuning import Stop, next_step
+from kimisvc.measure.tuning import Search, Stop, next_step
 from kimisvc.profile.quantities import parse_target
+from kimisvc.profile.resolved import to_toml
 
 if TYPE_CHECKING:
     from kimisvc.deploy.apply import Wish
@@ -85,13 +86,19 @@ def _resume(world: World, state: TuneState, pending: Pending) -> TuneState:
 
 
 def plan_of(world: World, state: TuneState) -> Plan:
-    """Given a search, return its plan with how long a start of each candidate takes here."""
+    """Given a search, return its plan with how long a start of each candidate takes here.
+
+    One that was accepted is started again to be put back, which is a load.
+    """
     box = world.means.box
+    kept = {one.name: kept_profile(box.layout, one.name)[0] for one in state.candidates}
+    accepted = {trial.candidate for trial in state.trials if trial.verdict.accepted}
     start_s = {
-        one.name: needed(box, kept_profile(box.layout, one.name)[0], state.asked.search)
-        for one in state.candidates
+        name: needed(box, one, Search.EXPLORE if name in accepted else state.asked.search)
+        for name, one in kept.items()
     }
-    return plan_from(state, start_s)
+    resolved = {name: to_toml(one) for name, one in kept.items()}
+    return plan_from(state, start_s, fallback_of(box, resolved, state.before))
 
 
 def _wish(world: World, state: TuneState, candidate: str) -> Wish:

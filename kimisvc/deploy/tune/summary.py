@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kimisvc.deploy.tune.state import TrialRow, TuneState
+    from kimisvc.measure.tuning import Fallback
 
 HOUR = 3600.0
 SHORT = 600.0
@@ -58,8 +59,13 @@ def proposal(state: TuneState) -> str:
     return "\n".join(lines)
 
 
-def outlook(state: TuneState, start_s: Mapping[str, float | None]) -> str:
-    """Given a search that begins and how long starts take (None: never seen), say how long it will."""
+def outlook(
+    state: TuneState, start_s: Mapping[str, float | None], fallback: Fallback | None = None
+) -> str:
+    """Given a search that begins and how long starts take (None: never seen), say how long it will.
+
+    `fallback`: what one that fails gives way to.
+    """
     known = {name: seconds or 0.0 for name, seconds in start_s.items()}
     unknown = [name for name, seconds in start_s.items() if seconds is None]
     if unknown:
@@ -67,7 +73,7 @@ def outlook(state: TuneState, start_s: Mapping[str, float | None]) -> str:
             "how long it will take is not known: no load of this model was seen here yet;"
             " the first start will tell"
         )
-    times = expected(plan_from(state, known))
+    times = expected(plan_from(state, known, fallback))
     least, most = spell(times.least), spell(times.most)
     each = spell(max(known.values()))
     span = least if least == most else f"{least} to {most}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.tune.plan import needed
+from kimisvc.deploy.tune.plan import back_seconds, needed
 from kimisvc.deploy.tune.state import TuneState, write_state
 from kimisvc.deploy.tune.traffic import drain
 from kimisvc.deploy.tune.window import parse_window, time_of_day
@@ -22,11 +22,12 @@ WINDOW_LOOK = 30.0
 def wait_to_restart(world: World, state: TuneState, profile: Profile) -> TuneState:
     """Given the profile to be started, wait until a restart is allowed; return the search with its log.
 
+    A window has to hold the start and, should it fail, that of what is put back then.
     Requests may take so long to end that the window closes: then the next one
     is waited for. `drain_s` is the patience of all these waits together.
     """
     box = world.means.box
-    need = needed(box, profile, state.asked.search)
+    need = needed(box, profile, state.asked.search) + back_seconds(box, profile)
     patience = state.asked.drain_s or 0.0
     while True:
         state = _await_window(world, state, need)

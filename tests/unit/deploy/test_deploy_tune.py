@@ -21,7 +21,14 @@ from kimisvc.deploy.tune.asked import WORDS, asked_of, read_plan
 from kimisvc.deploy.tune.begin import cancel, refuse_hopeless, with_target
 from kimisvc.deploy.tune.candidates import Offered, distance, entries, risk_of
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile, stopped
-from kimisvc.deploy.tune.plan import durations, plan_from, spent, start_seconds
+from kimisvc.deploy.tune.plan import (
+    back_seconds,
+    durations,
+    fallback_of,
+    plan_from,
+    spent,
+    start_seconds,
+)
 from kimisvc.deploy.tune.state import (
     Asked,
     Contender,
@@ -40,7 +47,7 @@ from kimisvc.deploy.tune.watch import watch
 from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.measure.comparison import Difference, StartFigure, compare
 from kimisvc.measure.contest import winner
-from kimisvc.measure.tuning import Search, Stop, Why, next_step
+from kimisvc.measure.tuning import Fallback, Search, Stop, Why, next_step
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.profile import GateSettings, ProbeSettings, Risk, SpeedTarget
 from kimisvc.records.proof import Interval, Verdict, VerdictKind
@@ -475,7 +482,11 @@ def test_a_plan_knows_what_was_measured_and_spent() -> None:
     state = replace(STATE, trials=(ROW, refused), restoring_s=5.0)
     assert (spent(state).seconds, spent(state).starts) == (67.0, 1)
     plan = plan_from(state, {"base": 900.0, "ll": 800.0})
-    assert [c.start_s for c in plan.candidates] == [60.0, 800.0]
+    # What it took may have been its gate alone: putting it back is a load.
+    assert [c.start_s for c in plan.candidates] == [900.0, 800.0]
+    explored = replace(state, asked=replace(state.asked, search=Search.EXPLORE))
+    loads = plan_from(explored, {"base": 900.0, "ll": 800.0}).candidates
+    assert [c.start_s for c in loads] == [60.0, 800.0]
     assert next_step(plan, spent(state)) == Stop(Why.TARGET_MET, "base")
     assert plan_from(replace(STATE, asked=Asked()), {"base": 1, "ll": 1}).budget.seconds == math.inf
 
@@ -504,6 +515,25 @@ def test_what_runs_and_could_not_be_judged_takes_its_gate_alone_too(tmp_path: Pa
     assert start_seconds(box, LL, Search.FIRST_THAT_MEETS) == 50.0
     systemd.invocation = "it was started again, and still loads"
     assert start_seconds(box, LL, Search.FIRST_THAT_MEETS) == 100.0
+
+
+def test_what_a_failure_gives_way_to_is_what_is_accepted_with_its_load(tmp_path: Path) -> None:
+    box = box_at(tmp_path)
+    known = {"base": to_toml(BASE), "ll": to_toml(LL)}
+    assert fallback_of(box, known, None) == Fallback()
+    first, second = add_generation(box, BASE), add_generation(box, LL)
+    add_start(box, first, (55.0, 55.1))  # 50 s of load, and 50 of its gate
+    box.generations.make_current(box.generations.get(first))
+    assert fallback_of(box, known, None) == Fallback()
+    box.generations.accept(box.generations.get(first))
+    assert fallback_of(box, known, first) == Fallback(100.0, "base")
+    assert fallback_of(box, {"ll": known["ll"]}, first) == Fallback(100.0)
+    assert (back_seconds(box, BASE), back_seconds(box, LL)) == (0.0, 100.0)
+    # While another runs, a start of the accepted one itself may be rolled back to it.
+    box.generations.make_current(box.generations.get(second))
+    assert fallback_of(box, known, first) == Fallback(100.0)
+    box.generations.accept(box.generations.get(second))
+    assert fallback_of(box, known, first) == Fallback(100.0, "ll", 100.0)
 
 
 def test_the_summary_says_all_a_ticket_needs() -> None:
@@ -613,6 +643,12 @@ def test_a_search_that_would_start_nothing_is_refused() -> None:
     refuse_hopeless(STATE, {"base": 599.0, "ll": 9999.0})
     with pytest.raises(KimisvcError, match=r"may take 45 min, and the budget is 10 min"):
         refuse_hopeless(STATE, {"base": 2700.0, "ll": 2700.0})
+    again = (
+        r"may take 8.3 min, putting back what is accepted if it fails 8.3 min, and the budget is"
+    )
+    with pytest.raises(KimisvcError, match=again):
+        refuse_hopeless(STATE, {"base": 500.0, "ll": 500.0}, Fallback(500.0))
+    refuse_hopeless(STATE, {"base": 500.0, "ll": 500.0}, Fallback(500.0, "base"))
     wild = replace(STATE, candidates=(Contender("wild", Risk.RISKY, 0),))
     with pytest.raises(KimisvcError, match="over the allowed risk, safe-ish"):
         refuse_hopeless(wild, {"wild": 1.0})
@@ -623,3 +659,5 @@ def test_the_outlook_says_what_is_known() -> None:
     plenty = replace(STATE, asked=replace(STATE.asked, budget_s=None))
     said = outlook(plenty, {"base": 2160.0, "ll": 2160.0})
     assert said == "it will take 36 min to 1 h 48 min (a start takes about 36 min here)"
+    said = outlook(plenty, {"base": 2160.0, "ll": 2160.0}, Fallback(2160.0))
+    assert said == "it will take 36 min to 2 h 24 min (a start takes about 36 min here)"

@@ -13,6 +13,7 @@ from deploy_support import add_generation, box_at, profile
 from kimisvc.deploy.apply import Wish
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.tune import leave as tune_leave
+from kimisvc.deploy.tune import plan as tune_plan
 from kimisvc.deploy.tune import search as tune
 from kimisvc.deploy.tune import waiting
 from kimisvc.deploy.tune.state import (
@@ -244,6 +245,41 @@ def test_starts_wait_for_their_window(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (second, later) == ("ll", at + SECONDS)
     assert any("waiting for the window" in text for _, text in state.log)
     assert state.spent_s == 3 * SECONDS  # waiting costs nobody anything
+
+
+def test_a_window_holds_what_a_failure_brings_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun at 22:25, it fails at 22:36, and what was accepted is loaded until 22:47: not by 22:45."""
+    script: dict[str, list[tuple[VerdictKind, float]]] = {"base": [(PASS, 55.0)]}
+    stage = Stage(tmp_path, script)
+    monkeypatch.setattr(waiting, "needed", lambda *_: 660.0)
+    monkeypatch.setattr(tune_plan, "needed", lambda *_: 660.0)
+    stage.moment = clock(22, 25, day=10)
+    stage.begin(asked(window="22:00-22:45"))
+    made = stage.box.generations.get(add_generation(stage.box, profile("old")))
+    stage.box.generations.make_current(made)
+    stage.box.generations.accept(made)
+    stage.search(monkeypatch)
+    assert stage.started[0] == ("base", clock(22, day=11))
+
+
+def test_a_budget_holds_what_a_failure_brings_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, {"base": [(FAIL, 30.0)], "ll": [(PASS, 55.0)], "old": []})
+    monkeypatch.setattr(tune, "needed", lambda *_: SECONDS)
+    monkeypatch.setattr(tune_plan, "needed", lambda *_: SECONDS)
+    made = stage.box.generations.add(
+        Draft("old", "as written\n", to_toml(profile("old")), (), {}), 1.0
+    )
+    stage.box.generations.make_current(made)
+    stage.box.generations.accept(made)
+    stage.begin(asked(budget_s=3 * SECONDS - 1), before=made.number)
+    state = stage.search(monkeypatch)
+    assert [trial.candidate for trial in state.trials] == ["base"]
+    assert state.ended is not None
+    assert state.ended.why == "the budget is spent"
 
 
 def test_putting_back_waits_for_the_window_too(
