@@ -16,7 +16,6 @@ from kimisvc.deploy.box import (
     SWITCH_WAIT,
     AtBoot,
     Box,
-    is_installed,
     keep_copies,
     plan_for,
     restarts,
@@ -27,14 +26,13 @@ from kimisvc.deploy.follow import Begun
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
-from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
+from kimisvc.deploy.restorable import last_proven, obstacle, proven_earlier, unfinished_switch
 from kimisvc.deploy.told import is_told, note_told
 from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records.problems import Severity
-from kimisvc.records.profile import OnFail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,17 +78,17 @@ def for_unit(box: Box) -> RollbackRow | None:
         current = box.generations.current_number()
         if current is None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
-        unfinished = _unfinished(box, current)
+        unfinished = unfinished_switch(box, current)
         if unfinished is not None:
             _restore(box, unfinished, _plan(box, unfinished), AtBoot.AS_IT_WAS)
             return RollbackRow(box.now(), current, current, "a switch to it was cut off; finished")
         if not has_failed(box):
             return None
         why = reason(box, current)
-        accepted = _proven(box, current)
-        obstacle = _obstacle(box, current, accepted)
-        if obstacle or accepted is None:
-            return _kept(box, RollbackRow(box.now(), current, None, f"{why}; {obstacle}"))
+        accepted = last_proven(box, current)
+        why_not = obstacle(box, current, accepted)
+        if why_not or accepted is None:
+            return _kept(box, RollbackRow(box.now(), current, None, f"{why}; {why_not}"))
         plan = _plan(box, accepted)
         copies = keep_copies(box, plan)
         aside = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
@@ -119,18 +117,6 @@ def take_unkept(box: Box) -> None:
         return  # it settles when it ends
     if waiting_records(box.layout) or waiting_rollbacks(box.layout):
         settle(box)
-
-
-def _unfinished(box: Box, current: int) -> Generation | None:
-    """The accepted generation, where it is current already and its restart is still owed.
-
-    So a rollback that broke in the middle is found by the next try: what failed
-    was forgotten when it began, and nothing else would start what was restored.
-    """
-    accepted = box.generations.sound_accepted()
-    if accepted is None or accepted.number != current or owed(box.layout, current) is None:
-        return None
-    return accepted
 
 
 def to_generation(
@@ -176,7 +162,7 @@ def _wanted(box: Box, wish: Restoring) -> tuple[Generation, Plan]:
     """The generation that is to be restored, and what that would do."""
     number = wish.number
     if number is None:
-        target = _earlier(box, box.generations.current_number())
+        target = proven_earlier(box, box.generations.current_number())
     else:
         target = box.generations.get(number)
     return target, _plan(box, target)
@@ -271,64 +257,3 @@ def _restore(box: Box, target: Generation, plan: Plan, at_boot: AtBoot) -> _Rest
     """Make a generation the installed one as planned, restarting no more than differs."""
     copies = keep_copies(box, plan)
     return _Restored(switch(box, plan, target, target.units(), at_boot), copies)
-
-
-def _proven(box: Box, current: int) -> Generation | None:
-    """The last accepted one; where that is damaged, the newest other that was proven."""
-    accepted = box.generations.sound_accepted()
-    if accepted is not None and box.generations.is_whole(accepted.number):
-        return accepted
-    if not box.layout.accepted.is_symlink():
-        return None
-    try:
-        others = _proven_before(box, current)
-    except KimisvcError:
-        return None  # the history is gone as well
-    # Only one before it: to and fro between two that both fail there would be no end.
-    before = [number for number in others if number < current]
-    return box.generations.get(before[-1]) if before else None
-
-
-def _earlier(box: Box, current: int | None) -> Generation:
-    """The last accepted one, or, where that is what runs, the accepted one before it."""
-    accepted = box.generations.sound_accepted()
-    if current is not None and (unfinished := _unfinished(box, current)) is not None:
-        return unfinished
-    if (
-        accepted is not None
-        and accepted.number != current
-        and box.generations.is_whole(accepted.number)
-    ):
-        return accepted
-    earlier = _proven_before(box, current or 0)
-    if not earlier:
-        raise KimisvcError(
-            "nothing-to-restore",
-            f"no other generation of {box.layout.instance} was ever accepted and is whole",
-            hint="kimisvc history shows what there is; --to N takes any of them",
-        )
-    return box.generations.get(earlier[-1])
-
-
-def _proven_before(box: Box, here: int) -> list[int]:
-    """The other generations that were proven and are whole: those after `here` first, then newest last."""
-    proven = {v.generation for v in box.history.verdicts() if v.accepted}
-    recorded = Outcome.RECORDED.value
-    proven |= {a.generation for a in box.history.applies() if a.outcome == recorded}
-    whole = sorted(number for number in proven - {here} if box.generations.is_whole(number))
-    return [n for n in whole if n > here] + [n for n in whole if n < here]
-
-
-def _obstacle(box: Box, current: int, accepted: Generation | None) -> str:
-    """Why nothing is restored; empty when something can be."""
-    if accepted is None and box.layout.accepted.is_symlink():
-        return "the last accepted generation is damaged, so there is nothing to go back to"
-    if accepted is None:
-        return "no generation was ever accepted, so there is nothing to go back to"
-    if accepted.number == current and is_installed(box, accepted):
-        return f"generation {accepted.label} is itself the last accepted one; left as it is"
-    try:
-        keep = box.generations.get(current).settings().service.on_fail is OnFail.KEEP
-    except KimisvcError:
-        keep = False  # damaged: what cannot be read cannot ask to be kept
-    return 'the profile says on_fail = "keep"; left as it is' if keep else ""
