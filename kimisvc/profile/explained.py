@@ -88,6 +88,22 @@ class _Places:
         origin = Origin.EXTENDED if number else Origin.PROFILE
         return origin, str(source.file), line_of(at, self._lines[number])
 
+    def of_question(self, number: int, key: str) -> tuple[Origin, str, int]:
+        """As `of`, for a key of one question: what its table leaves out is our default."""
+        path: KeyPath = ("golden", number, key)
+        where = self._checked.written.get(path[:1])
+        if where is None or not _writes(self._checked.sources[where[0]].data, number, key):
+            return Origin.KIMISVC, "", 0
+        origin, file, _ = self.of(path[:1])
+        return origin, file, line_of(path, self._lines[where[0]])
+
+
+def _writes(data: Mapping[str, object] | None, number: int, key: str) -> bool:
+    """Whether a file writes that key of its question of that number."""
+    questions = (data or {}).get("golden")
+    table = questions[number] if isinstance(questions, list) else None
+    return isinstance(table, dict) and key in table
+
 
 def explain(
     checked: Checked, profile: Profile, vllm: VllmKnowledge, rendered: Rendered
@@ -100,7 +116,7 @@ def explain(
     return (
         *_own_settings(places, profile),
         *_options(places, profile, vllm, rendered),
-        *_variables(places, profile, rendered),
+        *_variables(places, profile, vllm, rendered),
         *_left_to_vllm(profile, vllm),
     )
 
@@ -117,7 +133,9 @@ def _own_settings(places: _Places, profile: Profile) -> Iterator[Explained]:
                 if value is None:
                     continue
                 path: KeyPath = (table, key) if table else (key,)
-                origin, file, line = places.of(("golden",) if table == "golden" else path)
+                origin, file, line = (
+                    places.of_question(number, key) if table == "golden" else places.of(path)
+                )
                 yield Explained(
                     shown, key, spelled(row, value), origin, row.help, row.becomes, file, line
                 )
@@ -135,14 +153,27 @@ def _options(
         )  # fmt: skip
 
 
-def _variables(places: _Places, profile: Profile, rendered: Rendered) -> Iterator[Explained]:
+def _variables(
+    places: _Places, profile: Profile, vllm: VllmKnowledge, rendered: Rendered
+) -> Iterator[Explained]:
     for key, value in rendered.environment.items():
         origin, file, line = places.of(("env", key))
-        known = VARIABLES.get(key)
         yield Explained(
-            "env", key, toml(value), origin, f"{known.does} {known.ages}".rstrip() if known else "",
+            "env", key, toml(value), origin, _does(key, vllm),
             rendered.assignments[key], file, line, variable_risk(key, value, profile),
         )  # fmt: skip
+
+
+def _does(name: str, vllm: VllmKnowledge) -> str:
+    """What a variable does; of one that nobody described here, who reads it and what."""
+    known = VARIABLES.get(name)
+    if known:
+        return f"{known.does} {known.ages}".rstrip()
+    if name in vllm.variables:
+        reading = vllm.readings.get(name)
+        reads = f", which reads {reading.reads.value}" if reading else ""
+        return f"A variable of vLLM{reads}; it is not described here."
+    return "Not described here; vLLM's processes get it as it is."
 
 
 def _left_to_vllm(profile: Profile, vllm: VllmKnowledge) -> Iterator[Explained]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, cast
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.secret_signs import WHERE_TO, secret_in
 from kimisvc.profile.values import refuse_control, shown
-from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -206,13 +205,6 @@ def variable_findings(table: Mapping[str, object]) -> Iterator[Finding]:
         message = _variable_problem(name, value)
         if message:
             yield Finding(path, message)
-        elif name == "VLLM_SERVER_DEV_MODE" and str(value) != "0":
-            yield Finding(
-                path,
-                "opens endpoints that put the model to sleep and run code in the workers to all "
-                "who reach the port. Leave it out in production",
-                Severity.WARNING,
-            )
 
 
 def _variable_problem(name: str, value: object) -> str:

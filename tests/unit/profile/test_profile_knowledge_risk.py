@@ -10,6 +10,8 @@ from kimisvc.profile.knowledge.risk.judgement import Judgement
 from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.knowledge.variables.vllm import VLLM
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.records.problems import Severity
 from kimisvc.records.profile import ArgValue, HardwareSettings, Link, Profile, Risk, VllmSettings
 
@@ -178,3 +180,46 @@ def test_options_are_judged_by_whom_the_caller_hands_over(written: str) -> None:
     assert finding.path == ("args", "enforce-eager")
     assert "true is risky" in finding.message
     assert list(risk_findings(replace(draft, allow_risky=(written,)), judge)) == []
+
+
+# ---------------------------------------------------------------- variables of vLLM
+
+DANGERS = sorted(row.name for row in VLLM if row.risk is Risk.RISKY)
+
+
+def test_every_judged_variable_of_vllm_is_one_of_the_newest() -> None:
+    assert {row.name for row in VLLM} <= shipped_knowledge().variables
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_INSECURE_SERIALIZATION", "VLLM_PLUGINS",
+     "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH"],
+)  # fmt: skip
+def test_what_is_not_for_production_is_risky(name: str) -> None:
+    assert name in DANGERS
+
+
+@pytest.mark.parametrize("name", DANGERS)
+def test_a_danger_of_vllm_needs_leave(name: str) -> None:
+    one = profile({name: "1"})
+    (finding,) = risk_findings(one)
+    assert finding.message.startswith('"1" is risky, and max_risk is "safe-ish": ')
+    assert list(risk_findings(replace(one, allow_risky=(name,)))) == []
+
+
+@pytest.mark.parametrize("name", sorted(shipped_knowledge().variables))
+def test_every_variable_of_vllm_has_a_risk_with_its_reason(name: str) -> None:
+    judged = variable_risk(name, "/x", profile({}))
+    assert judged is not None
+    assert judged.why
+    assert judged.source
+    strict = replace(profile({name: "/x"}), max_risk=Risk.SAFE)
+    assert bool(list(risk_findings(strict))) is (judged.risk is not Risk.SAFE)
+
+
+def test_a_variable_of_vllm_without_a_row_is_said_not_to_be_judged() -> None:
+    for name in ("VLLM_LORA_ENABLE_DUAL_STREAM", "VLLM_OF_TOMORROW"):
+        judged = variable_risk(name, "1", profile({}))
+        assert judged is not None
+        assert (judged.risk, judged.why[:10]) == (Risk.SAFE_ISH, "not judged")

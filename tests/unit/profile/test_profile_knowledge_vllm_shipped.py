@@ -77,6 +77,9 @@ def test_what_is_of_another_form_is_no_knowledge(told: object) -> None:
         ("kv-cache-dtype", "auto", Risk.SAFE),
         ("kv-cache-dtype", "fp8", Risk.SAFE_ISH),
         ("kv-cache-dtype", "nvfp4", Risk.RISKY),
+        ("kv-cache-dtype", "int8_per_token_head", Risk.SAFE_ISH),
+        ("kv-cache-dtype", "FP8", Risk.SAFE_ISH),
+        ("kv-cache-dtype", "turboquant_k8v4", Risk.RISKY),
         ("gpu-memory-utilization", 0.92, Risk.SAFE),
         ("gpu-memory-utilization", 0.96, Risk.RISKY),
         ("speculative-config", {"method": "mtp"}, Risk.SAFE_ISH),
@@ -144,3 +147,15 @@ def test_sleeping_is_risky_where_everybody_may_send_to_sleep() -> None:
     judged = option_risk("enable-sleep-mode", value=True, profile=profile)
     assert judged is not None
     assert judged.risk is Risk.RISKY
+
+
+@pytest.mark.parametrize("word", shipped_knowledge().options["kv-cache-dtype"].choices)
+def test_the_reason_of_each_format_of_the_cache_is_its_own(word: str) -> None:
+    profile = Profile("p", VllmSettings("/v", "/m"))
+    judged = option_risk("kv-cache-dtype", word, profile)
+    assert judged is not None
+    bits = {Risk.SAFE: "as exact", Risk.SAFE_ISH: "8 halves", Risk.RISKY: "fewer than 8 bits"}
+    assert bits[judged.risk] in judged.why
+    other = option_risk("kv-cache-dtype", "of_a_plugin", profile)
+    assert other is not None
+    assert "none of vLLM's own" in other.why

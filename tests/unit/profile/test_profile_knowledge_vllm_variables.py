@@ -206,19 +206,3 @@ def test_zero_alone_is_off() -> None:
 
 def test_the_port_of_the_api_is_not_vllms_own() -> None:
     assert only("VLLM_PORT", "8000").severity is Severity.WARNING
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1"),
-        ("VLLM_ALLOW_INSECURE_SERIALIZATION", "1"),
-        ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "true"),
-        ("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH", "1"),
-    ],
-)
-def test_what_is_not_for_production(name: str, value: str) -> None:
-    finding = only(name, value)
-    assert finding.message.endswith("Leave it out in production")
-    assert finding.severity is Severity.WARNING
-    assert found(name, "false" if value == "true" else "0") == []

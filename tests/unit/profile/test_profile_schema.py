@@ -37,6 +37,7 @@ BEYOND = {
     "golden_patterns": "a regular expression inside a value",
     "instance_ending": "a rule over the pattern",
     "instance_of_the_exporter": "a rule over the pattern",
+    "secrets_file_pattern": "a rule over the pattern",
     "not a tidy name": "the name of the file",
     "ready_timeout": "two keys together",
     "ready_timeout_text": "two keys together",

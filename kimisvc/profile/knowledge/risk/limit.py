@@ -56,7 +56,7 @@ def risk_findings(
     over: list[tuple[tuple[str, str], ArgValue, Judgement]] = []
     for path, value, judged in _judgements(draft, of_option, of_variable):
         name = _plain(path[1])
-        if judged is None and path[0] == "env":
+        if path[0] == "env" and path[1] not in VARIABLES:
             needed.add(name)  # it may let the name itself pass, which is like another
         if judged is None or not _exceeds(judged.risk, draft.max_risk):
             continue

@@ -28,6 +28,9 @@ _QUANTIZED_KV = f"{_DOCS}/features/quantization/quantized_kvcache/"
 _SPECULATIVE = f"{_DOCS}/features/spec_decode/"
 _MOST_MEMORY = 0.95
 """The highest share of a GPU that published recipes use (rtx6kpro: 0.90 to 0.95)."""
+_EIGHT_BITS = ("fp8", "int8")
+_FEWER_BITS = ("int4", "nvfp4", "octave", "turboquant", "ultraquant")
+"""How vLLM's words for a cache of such values begin (config/cache.py)."""
 _OWN_FORMATS = ("auto", "safetensors", "hf", "pt", "npcache", "mistral")
 
 
@@ -71,12 +74,16 @@ def _memory(value: ArgValue, _profile: Profile) -> Judgement | None:
 
 
 def _kv_cache_dtype(value: ArgValue, _profile: Profile) -> Judgement | None:
-    if value in ("auto", "bfloat16", "float16"):
+    word = str(value).lower()  # in another case it is named elsewhere, and means the same
+    if word in ("auto", "bfloat16", "float16"):
         return Judgement(Risk.SAFE, "the cache is as exact as the model", _QUANTIZED_KV)
-    if str(value).startswith("fp8"):
-        why = "fp8 halves the cache and costs a little accuracy, more in long contexts"
+    if word.startswith(_EIGHT_BITS):
+        why = f"{word[:4].rstrip('_')} halves the cache and costs a little accuracy, more in long contexts"
         return Judgement(Risk.SAFE_ISH, why, _QUANTIZED_KV)
-    why = "fewer than 8 bits a value cost accuracy that nobody has measured for this model"
+    if word.startswith(_FEWER_BITS):
+        why = "fewer than 8 bits a value cost accuracy that nobody has measured for this model"
+    else:
+        why = "is none of vLLM's own formats: what it costs in accuracy nobody here has looked at"
     return Judgement(Risk.RISKY, why, _QUANTIZED_KV)
 
 

@@ -100,6 +100,10 @@ def _debug(value: str, _profile: Profile) -> Judgement | None:
     )
 
 
+_NOT_JUDGED = Judgement(
+    Risk.SAFE_ISH, "not judged: what it may cost nobody here has looked at", "vLLM, envs.py"
+)
+"""Of a variable of vLLM that has no row."""
 VALUE_RULES: Mapping[str, Rule] = {
     "NCCL_PROTO": _protocol,
     "NCCL_ALGO": _algorithm,
@@ -114,12 +118,14 @@ VALUE_RULES: Mapping[str, Rule] = {
 def variable_risk(name: str, value: str, profile: Profile) -> Judgement | None:
     """Given a variable and its value in a profile, return its risk, or None if nothing is known.
 
+    Of VLLM_* something always is: what has no row may do anything.
+
     The value counts (NCCL_DEBUG=WARN is not NCCL_DEBUG=TRACE), and so do the
     other variables and the link of the box.
     """
     row = VARIABLES.get(name)
     if row is None:
-        return None
+        return _NOT_JUDGED if name.startswith("VLLM_") else None
     if not value:
         return Judgement(Risk.SAFE, "an empty value is as good as none", row.source)
     if value in row.harmless:

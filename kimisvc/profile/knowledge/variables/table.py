@@ -1,6 +1,6 @@
 """Every environment variable that is known, by name. One row each, in the tables below.
 
-VLLM_* variables are known by the vLLM that will run, and not here.
+Which VLLM_* there are, and what they take, is known by the vLLM that will run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kimisvc.profile.knowledge.variables.of_the_process import OF_THE_PROCESS
 from kimisvc.profile.knowledge.variables.other_libraries import OTHER_LIBRARIES
 from kimisvc.profile.knowledge.variables.python import PYTHON
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
+from kimisvc.profile.knowledge.variables.vllm import VLLM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,7 @@ VARIABLES: Mapping[str, Variable] = MappingProxyType(
             OTHER_LIBRARIES,
             PYTHON,
             OF_THE_PROCESS,
+            VLLM,
         )
         for row in table
     }

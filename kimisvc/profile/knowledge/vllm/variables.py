@@ -1,4 +1,4 @@
-"""What a vLLM makes of the VLLM_* variables in [env]: unknown, removed, misread, dangerous.
+"""What a vLLM makes of the VLLM_* variables in [env]: unknown, removed, misread.
 
 vLLM ignores a variable it does not know (0.17.1 and newer say so in the log,
 and end with --fail-on-environ-validation), and it has five ways to read a
@@ -41,19 +41,6 @@ _TAKEN_FOR_ON: Mapping[VariableReading, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-_DANGERS: Mapping[str, str] = MappingProxyType(
-    {
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets all who reach the port load adapters into the "
-        "server",
-        "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets messages between processes carry code that is "
-        "run",
-        "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes all answers of the model into the journal",
-        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "keeps a server up whose engine is dead, so that "
-        "systemd never starts it again",
-    }
-)
-"""Variables that are legal, but not for production, and why (vllm/envs.py of 0.33.0)."""
-
 
 def vllm_variable_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
     """Given a profile and what its vLLM knows, yield what is wrong with VLLM_* in [env]."""
@@ -71,10 +58,6 @@ def vllm_variable_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Find
             yield Finding(("env", name), fault)
         elif name == "VLLM_PORT":
             yield from _port(value, draft)
-        elif name in _DANGERS and value.lower() not in _OFF:
-            yield Finding(
-                ("env", name), f"{_DANGERS[name]}. Leave it out in production", Severity.WARNING
-            )
 
 
 def _unknown(name: str, draft: Profile, vllm: VllmKnowledge) -> Finding:
