@@ -334,3 +334,6 @@ WITHOUT = {
     kimi("kimisvc_gate_verdict", verdict="PASS"): alerts("GateStale"),
 }
 """What fires when a single series of the healthy box is missing; all others: nothing."""
+
+UNSEEN = {"slow by the exporter, but now and then two run"}
+"""Scenes of which a scrape a minute does not see what they are about."""

@@ -65,6 +65,23 @@ VERDICTS = ("PASS", "DEGRADED", "FAIL", "INCONCLUSIVE")
 STATES = ("active", "activating", "deactivating", "inactive", "failed", "reloading")
 
 
+def seldom(values: str) -> str:
+    """Given the values of a series each half minute, return those of a scrape a minute.
+
+    As values each quarter of a minute: a scrape comes a quarter after each full
+    minute, so that no range begins with one by chance.
+    """
+    if values == GONE:
+        return values
+    found: list[str] = []
+    for part in values.split():
+        first, _, count = part.partition("x")
+        base, _, step = first.partition("+")
+        times = range(int(count or 0) + (base != "_" or not count))
+        found += (base if base == "_" else f"{float(base) + n * float(step or 0):g}" for n in times)
+    return " ".join(f"_ {one} _ _" for one in found[::2])
+
+
 def always(value: float) -> str:
     """Given a value, return it for the whole scene."""
     return f"{value:g}+0x{COUNT}"

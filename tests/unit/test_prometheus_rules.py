@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_scenarios import SCENES, WITHOUT
-from prometheus_scenes import GONE, HEALTHY, Scene
+from prometheus_scenarios import SCENES, UNSEEN, WITHOUT
+from prometheus_scenes import GONE, HEALTHY, Scene, seldom
 
 from kimisvc.observe.contract import SERIES
 from kimisvc.observe.families import FAMILIES
@@ -98,6 +98,19 @@ def test_exactly_these_alerts_fire(scene: Scene, tmp_path: Path) -> None:
 
 
 @needs_promtool
+@pytest.mark.parametrize(
+    "scene", [one for one in SCENES if one.name not in UNSEEN], ids=lambda scene: scene.name
+)
+def test_the_same_alerts_fire_at_a_scrape_a_minute(scene: Scene, tmp_path: Path) -> None:
+    """All is seen one evaluation later. The first two hours, for what comes later is no different."""
+    slow = {name: seldom(values) for name, values in {**HEALTHY, **scene.changes}.items()}
+    early = [one for one in scene.fires if one[0] <= 130] or scene.fires
+    checks = [firing(minute + 0.5, names) for minute, names in early]
+    done = play(tmp_path, Scene(scene.name, slow), interval="15s", promql_expr_test=checks)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_missing_series_alerts_where_its_absence_means_something(
     name: str, tmp_path: Path
@@ -155,6 +168,15 @@ def test_every_series_of_a_rule_exists() -> None:
         assert names, row
         for name in names:
             assert name in known, f"{row.get('alert') or row.get('record')}: {name}"
+
+
+def test_no_range_over_a_counter_is_shorter_than_two_scrapes_a_minute() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    drawn = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    marked = [one["expr"] for one in dashboard["annotations"]["list"] if "expr" in one]
+    for expr in (*(row["expr"] for row in ROWS), *drawn, *marked):
+        for count, of in re.findall(r"\[(\d+)([smhd])\]", expr):
+            assert int(count) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[of] >= 120, expr
 
 
 def test_every_series_of_the_healthy_scene_exists() -> None:
