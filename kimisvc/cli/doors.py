@@ -265,6 +265,19 @@ def api(profile: Profile) -> VllmApi:
     return VllmApi(base_url(profile), os.environ.get(API_KEY))
 
 
+def api_of_root(profile: Profile) -> VllmApi:
+    """Given a profile, return the door to its server for root, who may read the key in its secrets file.
+
+    The gate's unit gets it from there by systemd; a search works for several profiles.
+    """
+    from kimisvc.host import secrets_file
+    from kimisvc.host.vllm_api import VllmApi
+
+    name = profile.service.secrets_file
+    held = secrets_file.variables(secrets_file.contents(Path(name))) if name else {}
+    return VllmApi(base_url(profile), held.get(API_KEY) or os.environ.get(API_KEY))
+
+
 def base_url(profile: Profile) -> str:
     """Given a profile, return where its server is reached from this box."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(  # noqa: S104 - read, not bound

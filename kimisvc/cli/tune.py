@@ -295,11 +295,10 @@ def _world(box: Box, shown: Any) -> World:
     from kimisvc.profile.resolved import to_toml
 
     return World(
-        Means(box, checks(box), shown),
+        Means(box, checks(box), shown, doors.api_of_root),
         lambda profile, written, file: Wish(
             profile, written, to_toml(profile), doors.units_of(profile), "tune", file=file
         ),
-        doors.api,
     )
 
 

@@ -63,7 +63,7 @@ def _trial_json(trial: TrialRow) -> dict[str, Any]:
     return {
         "candidate": trial.candidate, "at": trial.at, "seconds": trial.seconds,
         "verdict": trial.verdict.value, "reason": trial.reason, "outcome": trial.outcome,
-        "generation": trial.generation,
+        "generation": trial.generation, "further_runs": trial.further_runs,
         "decode_tok_s": speed.mean if speed else None,
         "decode_tok_s_low": speed.low if speed else None,
         "decode_tok_s_high": speed.high if speed else None,

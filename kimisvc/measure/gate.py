@@ -123,17 +123,22 @@ def measure(
     profile: Profile,
     report: Report,
     *,
+    before: Sequence[Sample] = (),
     seed: str = "",
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Proof:
-    """Given a ready server and a profile, measure and judge the speed alone: no golden questions."""
+    """Given a ready server and a profile, measure and judge the speed alone: no golden questions.
+
+    `before`: runs of this very start that were made already, of which the speeds are
+    known. They count as the first ones, so that what is found has the error of one gate.
+    """
     bench = _bench(World(api, clock, sleep), profile, report, seed)
     thrown: list[Broken] = []
     broken = _warm_up(bench, thrown)
     if broken is not None:
         return Proof(verdict_of(broken, profile.gate), notes=_repeats(thrown))
-    return _probe(bench, thrown)
+    return _probe(bench, thrown, before)
 
 
 def _bench(world: World, profile: Profile, report: Report, seed: str) -> Bench:
@@ -175,11 +180,11 @@ def _ask_questions(
     return None
 
 
-def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
+def _probe(bench: Bench, thrown: list[Broken], before: Sequence[Sample] = ()) -> Proof:
     """Measure until the rule decides or a request breaks for good; return the proof so far."""
     probe, gate = bench.profile.probe, bench.profile.gate
-    samples: list[Sample] = []
-    bench.report(Phase.PROBING, "", 0, probe.max_runs)
+    samples = list(before)
+    bench.report(Phase.PROBING, "", len(samples), probe.max_runs)
     while (verdict := decide(samples, probe, gate)) is None:
         outcome = _persist(bench, partial(_play, bench), thrown)
         if isinstance(outcome, Broken):
@@ -187,14 +192,15 @@ def _probe(bench: Bench, thrown: list[Broken]) -> Proof:
             break
         samples.append(outcome)
         bench.report(Phase.PROBING, _running_figure(samples, probe), len(samples), probe.max_runs)
-    engine = engine_figure(samples)
+    fresh = samples[len(before) :]
+    engine = engine_figure(fresh)
     return Proof(
         verdict,
         samples=tuple(samples),
         decode_tok_s=speed_interval(samples, probe),
-        ttft_s=median(sample.ttft_s for sample in samples) if samples else None,
+        ttft_s=median(sample.ttft_s for sample in fresh) if fresh else None,
         engine_decode_tok_s=engine,
-        notes=(*_cross_check(samples, engine), *_repeats(thrown)),
+        notes=(*_cross_check(fresh, engine), *_repeats(thrown)),
     )
 
 

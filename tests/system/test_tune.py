@@ -89,6 +89,29 @@ def test_met_by_the_first_costs_one_start(stage: Stage) -> None:
     assert stage.status()["main_pid"] == before
 
 
+def test_a_target_that_its_gate_left_open_is_measured_on_without_a_load(stage: Stage) -> None:
+    """Its own target is decided by three runs; one at the very speed is not, and the server wants a key."""
+    key, secrets = "planted-for-the-search-4c8a", f"/etc/kimisvc/{stage.instance}.secrets"
+    stage.sandbox.write(secrets, f"VLLM_API_KEY={key}\n")
+    stage.sandbox.run("chmod", "600", secrets)
+    path = stage.profile(
+        "steady", {"decode_tok_s": UNDER}, gate=NO_GATE, service={"secrets_file": secrets},
+        probe={"max_runs": 9},
+    )  # fmt: skip
+    assert stage.apply(path)[0] == 0
+    before = stage.status()
+    _, answer = tune(stage, "--target", f">{before['decode_tok_s']:.2f}", path)
+    first = answer["trials"][0]
+    assert 0 < first["further_runs"] <= 6, answer["summary"]
+    assert f"(3 runs of its gate and {first['further_runs']} after it)" in answer["summary"]
+    # However it ended: nothing was loaded for it.
+    assert stage.status()["main_pid"] == before["main_pid"]
+    assert {v["invocation"] for v in stage.history()["verdicts"]} == {before["invocation_id"]}
+    where = f"/etc/systemd/system /var/lib/kimisvc/{stage.instance} /run/kimisvc"
+    leaked = f"grep -r {key} {where}; journalctl | grep {key}"
+    assert stage.sandbox.run("bash", "-c", leaked, check=False).stdout == ""
+
+
 def test_under_the_floor_then_over(stage: Stage) -> None:
     slow = stage.profile("slow", {"decode_tok_s": UNDER}, gate=NO_GATE)
     quick = stage.profile("quick", {"decode_tok_s": OVER})
@@ -286,6 +309,9 @@ def test_live_traffic_is_not_cut_off(stage: Stage) -> None:
     assert done.returncode == 1
     assert "the server is in use" in done.stderr
     assert "--drain" in done.stderr
+    dry = stage.kimisvc("tune", "--dry-run", stage.profile("next"))
+    assert (dry.returncode, "the server is in use" in dry.stderr) == (1, True)
+    assert "would try:" in dry.stdout
     # With --drain it waits for that request to end, and then goes on.
     status, answer = tune(stage, "--drain", "1min", stage.profile("next"))
     assert (status, answer["winner"]) == (0, "next")

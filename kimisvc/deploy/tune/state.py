@@ -75,7 +75,8 @@ class TrialRow:
 
     `verdict` is against the target of the search; `started`: the model was
     started for it, or its gate, so that it counts against --max-starts.
-    `error` is the standard error of the figure's mean (tok/s).
+    `error` is the standard error of the figure's mean (tok/s). `further_runs`: so
+    many were made after those of its gate, and the figure is of all of them.
     """
 
     candidate: str
@@ -88,6 +89,7 @@ class TrialRow:
     generation: int | None = None
     decode_tok_s: Interval | None = None
     error: float = 0.0
+    further_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ its end rather than paid for twice.
 from __future__ import annotations
 
 import contextlib
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,28 +14,33 @@ from kimisvc.deploy.apply import Reload, bring_about
 from kimisvc.deploy.follow import Begun, follow
 from kimisvc.deploy.outcome import Applied, Outcome
 from kimisvc.deploy.tune.begun import applied_since, seconds_taken, was_begun
+from kimisvc.deploy.tune.further import Further, Undecided, held_against, measured_on
 from kimisvc.deploy.tune.state import TrialRow
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.measure.comparison import start_figure
-from kimisvc.measure.gate_rule import decide
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.problems import format_problem
 from kimisvc.records.problems import Severity
-from kimisvc.records.proof import Sample, Verdict, VerdictKind
+from kimisvc.records.proof import Verdict, VerdictKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kimisvc.deploy.apply import Checks, Wish
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.history import StartFigures
     from kimisvc.deploy.outcome import Ending
     from kimisvc.deploy.tune.state import Pending
+    from kimisvc.measure.stream import Api
     from kimisvc.records.profile import Profile, SpeedTarget
 
 REFUSED = "refused"
 """The outcome of a candidate that the host cannot run: nothing was started."""
 BROKE = "broke"
 """The outcome of a start that could not be brought about, for a reason of the box."""
+DEATHS = 2
+"""Starts that may end while they are measured on, until that is told of the candidate."""
 RELOAD = {Search.FIRST_THAT_MEETS: Reload.PROVE, Search.EXPLORE: Reload.ALWAYS}
 """What a start asks for: a comparison needs starts anew, while a model that is loaded already can
 tell whether a target is met."""
@@ -44,11 +48,12 @@ tell whether a target is met."""
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a start is brought about with."""
+    """What a start is brought about with, and measured. `api_of` opens the door to a profile's server."""
 
     box: Box
     checks: Checks
     reporter: Reporter
+    api_of: Callable[[Profile], Api]
 
 
 def carry_out(means: Means, wish: Wish, pending: Pending, target: SpeedTarget | None) -> TrialRow:
@@ -60,7 +65,7 @@ def carry_out(means: Means, wish: Wish, pending: Pending, target: SpeedTarget | 
     box = means.box
     try:
         applied = bring_about(box, wish, means.checks, means.reporter)
-        return _judged(box, wish, pending, applied, target)
+        return _judged(means, wish, pending, applied, target)
     except LeftAtWorkError:
         raise
     except PreflightRefusedError as error:
@@ -82,32 +87,68 @@ def follow_begun(
     followed it is not what it took: the box may have been off for hours. Raise
     LeftAtWorkError where we are told to leave.
     """
+    box = means.box
     try:
         applied = _begun(means, wish, pending)
         if applied is None:
             return None
-        row = _judged(means.box, wish, pending, applied, target)
-        return replace(row, seconds=_took(means.box, pending, applied.ending))
+        here = box.now()
+        row = _judged(means, wish, pending, applied, target)
+        further = max(0.0, box.now() - here)
+        return replace(row, seconds=_took(box, pending, applied.ending) + further)
     except LeftAtWorkError:
         raise
     except KimisvcError as error:
         broke = Verdict(VerdictKind.INCONCLUSIVE, error.message)
-        return replace(_row(means.box, pending, broke, BROKE), seconds=0.0)
+        return replace(_row(box, pending, broke, BROKE), seconds=0.0)
 
 
 def _judged(
-    box: Box, wish: Wish, pending: Pending, applied: Applied, target: SpeedTarget | None
+    means: Means, wish: Wish, pending: Pending, applied: Applied, target: SpeedTarget | None
 ) -> TrialRow:
-    """Given a start that has ended, return its row."""
-    found = _figures(box, applied.ending)
-    verdict = judge(applied.ending, found, wish.profile, target)
-    row = _row(box, pending, verdict, applied.ending.outcome.value)
-    row = replace(row, started=True, generation=applied.generation)
-    decided = applied.ending.verdict
+    """Given a start that has ended, return its row, measuring on where its gate's runs do not tell.
+
+    One that runs no more is followed like any start: systemd brings it back or not, and
+    a gate tells what it is worth then.
+    """
+    ending = applied.ending
+    for _ in range(DEATHS):
+        found = _figures(means.box, ending)
+        judged = judge(ending, found, wish.profile, target)
+        if isinstance(judged, Verdict):
+            return _known(means.box, pending, applied, ending, found, Further(judged, 0))
+        further = measured_on(means.box, means.reporter, means.api_of, wish.profile, judged)
+        if further is not None:
+            return _known(means.box, pending, applied, ending, found, further)
+        means.reporter.step("that start runs no more; following what comes of it")
+        decided = judged.decided
+        ending = _followed(means, Begun(applied.generation, decided.sequence, decided.invocation))
+    why = Verdict(VerdictKind.FAIL, f"it ended {DEATHS} times before its speed was known")
+    return _known(means.box, pending, applied, ending, None, Further(why, 0))
+
+
+def _known(
+    box: Box, pending: Pending, applied: Applied, ending: Ending, found: StartFigures | None,
+    further: Further,
+) -> TrialRow:  # fmt: skip
+    """Given how a start ended, the runs of its gate and what was measured after it, return its row."""
+    row = _row(box, pending, further.verdict, ending.outcome.value)
+    row = replace(row, started=True, generation=applied.generation, further_runs=further.runs)
+    if further.decode_tok_s is not None:
+        return replace(row, decode_tok_s=further.decode_tok_s, error=further.error)
+    decided = ending.verdict
     if decided is None or decided.decode_tok_s is None:
         return row
     spread = start_figure(found.runs).error if found else 0.0
     return replace(row, decode_tok_s=decided.decode_tok_s, error=spread)
+
+
+def _followed(means: Means, begun: Begun) -> Ending:
+    """Follow what was begun to its end. Raise LeftAtWorkError where we are told to leave."""
+    try:
+        return follow(means.box, begun, means.reporter)
+    except KeyboardInterrupt:
+        raise LeftAtWorkError(means.box.layout.instance) from None
 
 
 def _took(box: Box, pending: Pending, ending: Ending) -> float:
@@ -118,34 +159,22 @@ def _took(box: Box, pending: Pending, ending: Ending) -> float:
 
 def judge(
     ending: Ending, found: StartFigures | None, profile: Profile, target: SpeedTarget | None
-) -> Verdict:
+) -> Verdict | Undecided:
     """Given how a start ended and its runs, return the verdict against the target of the search.
 
     What the gate refused is refused, whatever this target: it does not run any
     more. What it accepted is judged anew by the rule of the gate, since the
-    profile's own target may be another. Where the gate stopped before this
-    target was decided, the runs that there are have to do.
+    profile's own target may be another. Undecided where these runs do not tell
+    yet: the gate stopped when its own target was.
     """
     if ending.outcome in (Outcome.ROLLED_BACK, Outcome.NOT_RESTORED):
         return Verdict(VerdictKind.FAIL, ending.reason)
     good = (Outcome.ACCEPTED, Outcome.UNCHANGED, Outcome.RECORDED)
     if ending.outcome not in good or ending.verdict is None:
         return Verdict(VerdictKind.INCONCLUSIVE, ending.reason)
-    own = profile.gate.decode_tok_s
-    if target is None or target == own or found is None:
+    if target is None or target == profile.gate.decode_tok_s:
         return ending.verdict.verdict
-    # The limit of the first token, the gate has judged; the samples' own times are not kept here.
-    gate = replace(profile.gate, decode_tok_s=target, max_ttft=None)
-    samples = [Sample(found.prompt_tokens, 0, speed, 0.0) for speed in found.runs]
-    precise_enough = replace(profile.probe, precision=math.inf)
-    return (
-        decide(samples, profile.probe, gate)
-        or decide(samples, precise_enough, gate)
-        or Verdict(
-            VerdictKind.INCONCLUSIVE,
-            f"{len(samples)} runs do not tell whether it is over the floor of {target.floor:g}",
-        )
-    )
+    return held_against(ending.verdict, found, profile, target)
 
 
 def _begun(means: Means, wish: Wish, pending: Pending) -> Applied | None:
@@ -156,10 +185,7 @@ def _begun(means: Means, wish: Wish, pending: Pending) -> Applied | None:
         return None
     number = ours[0].generation
     means.reporter.step(f"following the start of {wish.profile.name} that was begun before")
-    try:
-        ending = follow(box, Begun(number, pending.since), means.reporter)
-    except KeyboardInterrupt:
-        raise LeftAtWorkError(box.layout.instance) from None
+    ending = _followed(means, Begun(number, pending.since))
     if ending.outcome is Outcome.STOPPED:
         return None  # cut off with us, and nothing came of it: it is begun anew
     with contextlib.suppress(KimisvcError):

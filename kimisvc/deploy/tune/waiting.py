@@ -69,7 +69,7 @@ def _server(world: World, state: TuneState) -> Counting | None:
         return None
     current = world.means.box.generations.sound_current()
     try:
-        return None if current is None else world.api_of(current.settings())
+        return None if current is None else world.means.api_of(current.settings())
     except KimisvcError:
         return None  # a damaged generation serves nobody that could be asked about
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.tune.state import TuneState
-    from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.deploy.tune.trial import Means
     from kimisvc.records.profile import Profile
 
@@ -27,7 +26,6 @@ class World:
 
     means: Means
     wish_of: Callable[[Profile, str, str], Wish]
-    api_of: Callable[[Profile], Counting]
 
 
 def kept_wish(world: World, state: TuneState, candidate: str) -> Wish:

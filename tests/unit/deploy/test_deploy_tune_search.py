@@ -111,7 +111,7 @@ class Stage:
             return self.api
 
         nothing: Any = None
-        world = World(Means(self.box, nothing, Silent()), wish_of, api_of)
+        world = World(Means(self.box, nothing, Silent(), api_of), wish_of)
         state = tune.search(world)
         assert state is not None
         assert state == read_state(self.box.layout)

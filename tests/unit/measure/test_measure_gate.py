@@ -20,6 +20,7 @@ from measure_support import (
 
 from kimisvc.errors import KimisvcError
 from kimisvc.measure.gate import budget, engine_figure, measure, prove
+from kimisvc.measure.gate_rule import decide
 from kimisvc.records.profile import GateSettings, GoldenQuestion, Profile, SpeedTarget, Where
 from kimisvc.records.progress import Phase
 from kimisvc.records.proof import EngineCounters, Proof, Sample, VerdictKind
@@ -109,6 +110,26 @@ def test_measuring_asks_no_questions() -> None:
     assert proof.verdict.kind is VerdictKind.PASS
     assert proof.golden == ()
     assert set(api.paths) == {"/v1/completions"}
+
+
+def test_runs_that_were_made_before_count_as_the_first() -> None:
+    """Three of another gate, and the rule goes on from there; what they were not asked is not told."""
+    clock = Clock()
+    target = GateSettings(SpeedTarget(40, 50))
+    made = [Sample(8, 32, speed, 9.0) for speed in (49.8, 50.0, 50.6)]
+    assert decide(made, profile(precision=0.001).probe, target) is None
+    api = Played(clock, *[even_stream(32, 50.4)] * 9)
+    wanted = profile(gate=target, precision=0.001)
+    proof = measure(api, wanted, Heard(), before=made, clock=clock, sleep=clock.sleep)
+    assert proof.samples[:3] == tuple(made)
+    assert 3 < len(proof.samples) <= wanted.probe.max_runs
+    assert len(api.bodies) == len(proof.samples) - 3 + wanted.probe.warmup
+    assert proof.ttft_s == pytest.approx(0.5)
+    assert (
+        f"{len(proof.samples) - 3} of {len(proof.samples) - 3} runs could not be" in proof.notes[0]
+    )
+    assert proof.decode_tok_s is not None
+    assert decide(proof.samples, wanted.probe, target) == proof.verdict
 
 
 def test_a_passing_trouble_is_repeated_and_noted() -> None:
