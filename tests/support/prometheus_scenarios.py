@@ -219,6 +219,9 @@ SCENES = (
     Scene("wedged after the last answer, and clients leave", {
         **FAILED_ONCE, ANSWERED: at((0, 50), (68, 51)), LEFT: every(1, begin=68),
     }, ((65, NONE), (73, alerts("CanaryFailed")), (120, alerts("CanaryFailed")))),
+    Scene("wedged between the same two scrapes in which somebody was answered", {
+        **WEDGED, CANARY_FAILED: at((0, 0), (70, 1), (80, 2)), ANSWERED: at((0, 50), (70, 51)),
+    }, ((75, NONE), (79, NONE), (83, alerts("CanaryFailed")))),
     Scene("somebody was answered after a canary had failed", {
         **FAILED_ONCE, ANSWERED: at((0, 50), (90, 51)),
     }, ((80, alerts("CanaryFailed")), (92, NONE), (120, NONE), (400, NONE))),
