@@ -18,6 +18,7 @@ from kimisvc.deploy.checks import (
     nccl,
     secrets,
     vllm,
+    writable,
 )
 from kimisvc.deploy.checks.inspection import Finding, Inspection, Looked, Unseen
 from kimisvc.errors import KimisvcError
@@ -40,6 +41,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("model", model.reachable),
     ("model files", model.complete),
     ("option files", files.of_options),
+    ("written folders", writable.folders),
     ("port", host.port),
     ("user", host.user),
     ("secrets", secrets.secrets),

@@ -36,11 +36,15 @@ SHEBANG_LINE = 256
 
 
 class Need(IntFlag):
-    """What is to be done with a file, as the bits of a mode: read it, run it, drive a device."""
+    """What is to be done with a file, as the bits of a mode: read it, run it, drive a device.
+
+    FILL is for folders: to list one, and make and take away what is in it.
+    """
 
     READ = 4
     RUN = 5
     DRIVE = 6
+    FILL = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +211,9 @@ def _denied(step: _Step, viewer: Viewer, need: Need) -> str:
     if not step.is_last:
         return "" if granted & 1 else f"may not be entered by {who}"
     if stat.S_ISDIR(mode):
-        return "" if granted & Need.RUN == Need.RUN else f"may not be listed by {who}"
+        fill = need is Need.FILL and granted & Need.RUN == Need.RUN
+        wanted, done = (Need.FILL, "written") if fill else (Need.RUN, "listed")
+        return "" if granted & wanted == wanted else f"may not be {done} by {who}"
     if granted & need == need:
         return ""
     if not granted & Need.READ:

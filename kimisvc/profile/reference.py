@@ -16,6 +16,12 @@ alone, `false` its `no-` form; an inline table becomes JSON.
 
 Environment variables of vLLM, as strings. Whole numbers may stand without quotes. No secrets:
 they belong in the file that `secrets_file` names.
+
+The box is read-only to the service but for its own cache, `/var/cache/kimisvc/INSTANCE`, where
+everything is kept unless a key says otherwise. A folder that a variable or an option names for
+writing (`HF_HOME`, `VLLM_CACHE_ROOT`, `TRITON_CACHE_DIR`, `NCCL_DEBUG_FILE`, `download-dir` and
+the like) is opened in the unit; it has to be there, and the user of the service has to be allowed
+to write it. Nothing in `/home` or `/root` can be opened, nor what is the system's own.
 """
 
 

@@ -19,6 +19,7 @@ from kimisvc.render.quoting import (
     path_value,
     printable,
 )
+from kimisvc.render.writable import CACHE, read_write_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,6 @@ SERVICE, GATE, ROLLBACK, TARGET = (
     "kimisvc.target.j2",
 )
 CANARY, CANARY_TIMER = "kimisvc-NAME-canary.service.j2", "kimisvc-NAME-canary.timer.j2"
-CACHE = "/var/cache/kimisvc"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN = PurePosixPath("/run")
 """What RuntimeDirectory= is relative to."""
@@ -95,6 +95,7 @@ def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str
         "restart_delay": span(service.restart_delay),
         "mounts": [list_word(path) for path in needed if path.startswith("/")],
         "gpus": profile.hardware.gpus,
+        "writable": read_write_paths(profile),
         "environment": [environment_assignment(k, v) for k, v in environment(profile).items()],
         "command": " \\\n    ".join(_lines(exec_program(vllm.executable), argv(profile))),
         "kimisvc": exec_program(str(place.kimisvc)),

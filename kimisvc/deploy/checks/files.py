@@ -1,6 +1,7 @@
 """Check of the files that options and variables name: there, of the right kind, seen by the service.
 
-vLLM opens most of them after the weights are loaded, or at the first request.
+vLLM opens most of them after the weights are loaded, or at the first request. What
+it writes to is another check's (`writable`).
 One row an option or variable: `OPTIONS`, `VARIABLES`.
 """
 
@@ -108,7 +109,6 @@ OPTIONS: tuple[PathOption, ...] = (
     PathOption("log-config-file", Takes.FILE, Else.PATH, _word),
     PathOption("mm-encoder-fp8-scale-path", Takes.FILE, Else.PATH, _word),
     PathOption("allowed-local-media-path", Takes.FOLDER, Else.PATH, _word),
-    PathOption("download-dir", Takes.FOLDER, Else.PATH, _word),
     PathOption("tokenizer", Takes.EITHER, Else.NAME, _word),
     PathOption("hf-config-path", Takes.EITHER, Else.NAME, _word),
     PathOption("generation-config", Takes.FOLDER, Else.NAME, _word),

@@ -159,9 +159,9 @@ def test_a_path_is_found_however_it_is_written(host: Host, option: str, shape: A
 
 def test_the_cache_of_the_service_is_made_when_it_starts(host: Host) -> None:
     cache = host.root / "var" / "cache" / "kimisvc"
-    host.args({"download-dir": str(cache / host.profile.service.instance / "hub")})
+    host.args({"allowed-local-media-path": str(cache / host.profile.service.instance / "media")})
     assert host.ask(CHECK) == []
-    host.args({"download-dir": str(cache / "of-another" / "hub")})
+    host.args({"allowed-local-media-path": str(cache / "of-another" / "media")})
     assert "No such file" in host.error(CHECK)
 
 

@@ -1,0 +1,109 @@
+"""Check of what vLLM is asked to write to: there, and the service may.
+
+The unit opens such folders (`kimisvc.render.writable`), but it makes none, and
+gives the user of the service no right that he has not: vLLM would find out
+after the load.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimisvc.deploy.checks.host import CACHE
+from kimisvc.deploy.checks.inspection import Unseen, warning
+from kimisvc.host import reach
+from kimisvc.profile.values import shown
+from kimisvc.records.problems import Problem
+from kimisvc.render.writable import Form, Lack, Target, is_the_systems, targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import PurePosixPath
+
+    from kimisvc.deploy.checks.inspection import Inspection
+
+PRIVATE = "PrivateTmp="
+ANYWHERE = Path("/dev")
+"""Written to as devices are; no folder of it has to be opened."""
+
+
+def folders(about: Inspection) -> Iterator[Problem | Unseen]:
+    """Yield each folder that the service could not write to though the profile asks for it."""
+    asked = tuple(targets(about.profile))
+    if not asked:
+        yield Unseen("the profile names no folder to be written but the service's own cache")
+    faults = {target: _fault(about, target) for target in asked}
+    sound = {target.folder for target in asked if target.folder and not faults[target]}
+    for target, why in faults.items():
+        if not why or (_is_missing(target) and _is_made_in(target, sound)):
+            continue
+        if target.lack is Lack.READS:
+            yield warning(f"{why}. To read there is enough, as nothing is fetched", target.key)
+        else:
+            yield Problem(f"{why}. {_instead(about)}", key=target.key)
+
+
+def _fault(about: Inspection, target: Target) -> str:
+    if target.folder is None:
+        return _unnamed(target)
+    folder, own = Path(target.folder), about.root / CACHE / about.profile.service.instance
+    if folder.is_relative_to(own) or _is_device(target):
+        return ""
+    if private := _private(folder):
+        made = target.form is Form.FOLDER or str(folder) == private
+        return "" if made else f"{private} is the service's own and empty: {folder} is not in it"
+    if is_the_systems(target.folder):
+        return f"{folder} is the system's own, and stays read-only to the service"
+    why = _closed(about, folder)
+    return f"the service could not write to {folder}: {why}" if why else ""
+
+
+def _unnamed(target: Target) -> str:
+    """What is wrong with a word that names no place by itself."""
+    of_home = target.word.startswith("~") and target.key.startswith("env.VLLM_")
+    if of_home or (target.form is Form.FILE and target.word in ("stdout", "stderr")):
+        return ""  # vLLM puts HOME in the place of ~, which is the cache
+    return f"{shown(target.word)} is no absolute path without .., so nothing can be opened there"
+
+
+def _closed(about: Inspection, folder: Path) -> str:
+    """Why the service may not write into a folder; "" if it may."""
+    why = reach.why_unreachable(folder, about.viewer, reach.Need.FILL)
+    if why:
+        return why
+    if not folder.is_dir():
+        return "it is not a folder"
+    read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+    return "its file system is mounted read-only" if read_only else ""
+
+
+def _is_device(target: Target) -> bool:
+    return target.form is Form.FILE and Path(str(target.path)).is_relative_to(ANYWHERE)
+
+
+def _private(folder: Path) -> str:
+    """The folder of temporary files, new at each start, that it lies in; "" if in none."""
+    for hidden, why in reach.HIDDEN.items():
+        if why.startswith(PRIVATE) and folder.is_relative_to(hidden):
+            return hidden
+    return ""
+
+
+def _is_missing(target: Target) -> bool:
+    return target.form is Form.FOLDER and not Path(str(target.folder)).exists()
+
+
+def _is_made_in(target: Target, sound: set[PurePosixPath]) -> bool:
+    """Whether it lies in another folder that the service may write, and so is made there."""
+    return target.folder is not None and not sound.isdisjoint(target.folder.parents)
+
+
+def _instead(about: Inspection) -> str:
+    service = about.profile.service
+    owner = f"give it to user {service.user}"
+    if not service.user:
+        owner = "name its owner as [service] user, for the service runs as a user of no files"
+    own = Path("/") / CACHE / service.instance
+    return f"Make the folder and {owner}; or name one in {own}, which systemd makes"

@@ -1,0 +1,222 @@
+"""What a profile asks vLLM to write to, and so what its unit has to open. Pure.
+
+ProtectSystem=strict shows the whole box read-only to the service but for its
+CacheDirectory= (systemd.exec(5)); a folder that an option or a variable names
+would be found closed after the load. One row a key: `WRITTEN`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from kimisvc.render.arguments import option_name
+from kimisvc.render.quoting import list_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kimisvc.records.profile import Profile
+
+CACHE = "/var/cache/kimisvc"
+OF_ITS_OWN = ("/tmp", "/var/tmp", "/dev")  # noqa: S108 - named, not used
+"""Where a unit may write as it is: its PrivateTmp=, and what ProtectSystem= leaves alone."""
+HIDDEN = ("/home", "/root", "/run/user")
+"""What ProtectHome= hides; ReadWritePaths= does not bring it back."""
+_WHOLE = frozenset(
+    {"/", "/media", "/mnt", "/opt", "/run", "/srv",
+     "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool"}
+)  # fmt: skip
+_ALL_BELOW = (
+    "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/efi", "/sys", "/proc",
+    "/var/lib/kimisvc", "/var/lib/systemd",
+)  # fmt: skip
+
+
+class Form(Enum):
+    """What a value names: a folder, or a file whose folder has to be there already."""
+
+    FOLDER = "a folder"
+    FILE = "a file"
+
+
+class Lack(Enum):
+    """What becomes of a service that cannot write there."""
+
+    ENDS = "vLLM ends, or fetches nothing"
+    LOST = "what was asked for is not written"
+    READS = "to read it is enough"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An option of [args] or a variable of [env] that names what is written to.
+
+    `field` is a key within the table that the option takes.
+    """
+
+    table: str
+    name: str
+    form: Form
+    lack: Lack
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One value of such a key: as it is written, where that is, and the folder to be opened.
+
+    `path` and `folder` are None where nobody can tell: a relative path without a
+    working directory.
+    """
+
+    key: str
+    word: str
+    form: Form
+    lack: Lack
+    path: PurePosixPath | None
+    folder: PurePosixPath | None
+
+
+def _folders(lack: Lack, names: str) -> tuple[Written, ...]:
+    return tuple(Written("env", name, Form.FOLDER, lack) for name in names.split())
+
+
+def _files(names: str) -> tuple[Written, ...]:
+    return tuple(Written("env", name, Form.FILE, Lack.LOST) for name in names.split())
+
+
+_OF_THE_HUB = frozenset(
+    ["HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE", "HF_MODULES_CACHE", "download-dir"]
+)
+_CODE = frozenset({"HF_HOME", "HF_MODULES_CACHE"})
+"""Where transformers copies a model's own code to before it runs it."""
+WRITTEN: tuple[Written, ...] = (
+    *_folders(Lack.ENDS, "HF_HOME HF_HUB_CACHE HF_XET_CACHE HF_MODULES_CACHE"),
+    *_folders(Lack.ENDS, "VLLM_CACHE_ROOT VLLM_RPC_BASE_PATH TRITON_CACHE_DIR TRITON_HOME"),
+    *_folders(Lack.ENDS, "TORCHINDUCTOR_CACHE_DIR TORCH_EXTENSIONS_DIR FLASHINFER_WORKSPACE_BASE"),
+    *_folders(Lack.ENDS, "DG_JIT_CACHE_DIR NUMBA_CACHE_DIR MODELSCOPE_CACHE"),
+    *_folders(Lack.LOST, "HOME TMPDIR XDG_CACHE_HOME CUDA_CACHE_PATH HF_ASSETS_CACHE TORCH_HOME"),
+    *_folders(Lack.LOST, "VLLM_ASSETS_CACHE VLLM_MEDIA_CACHE VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
+    *_folders(Lack.LOST, "VLLM_DEBUG_DUMP_PATH TRITON_DUMP_DIR PROMETHEUS_MULTIPROC_DIR"),
+    *_folders(Lack.READS, "XDG_CONFIG_HOME VLLM_CONFIG_ROOT"),
+    *_files("NCCL_DEBUG_FILE NCCL_TOPO_DUMP_FILE NCCL_GRAPH_DUMP_FILE CUDA_LOG_FILE"),
+    Written("args", "download-dir", Form.FOLDER, Lack.ENDS),
+    Written("args", "compilation-config", Form.FOLDER, Lack.ENDS, "cache_dir"),
+    Written("args", "compilation-config", Form.FOLDER, Lack.LOST, "debug_dump_path"),
+    Written("args", "profiler-config", Form.FOLDER, Lack.LOST, "torch_profiler_dir"),
+    Written("args", "profiler-config", Form.FOLDER, Lack.LOST, "proton_profiler_dir"),
+    Written("args", "mm-encoder-fp8-scale-save-path", Form.FILE, Lack.LOST),
+)
+"""Every key that names a folder or file which vLLM or a library in it writes (their manuals)."""
+
+
+def targets(profile: Profile) -> Iterator[Target]:
+    """Given a profile, yield all that it asks to be written, key by key."""
+    base = profile.service.working_directory
+    for row in WRITTEN:
+        for key, word in _words(row, profile):
+            path = _absolute(word, base)
+            folder = _folder(path, row) if path else None
+            yield Target(key, word, row.form, _lack(row, profile), path, folder)
+
+
+def read_write_paths(profile: Profile) -> tuple[str, ...]:
+    """Given a profile, return the words of ReadWritePaths=, quoted as systemd takes them.
+
+    With a `-` a folder may be missing; without one the unit then fails at once,
+    in the place of a load that ends there.
+    """
+    found = [
+        (target.folder, target.lack)
+        for target in targets(profile)
+        if target.folder and is_opened(target.folder, profile.service.instance)
+    ]
+    folders = {folder for folder, _ in found}
+    needed = {folder for folder, lack in found if lack is Lack.ENDS}
+    return tuple(
+        list_word(str(folder) if any(n.is_relative_to(folder) for n in needed) else f"-{folder}")
+        for folder in sorted(folders)
+        if folders.isdisjoint(folder.parents)  # else it is open, or made there
+    )
+
+
+def is_opened(folder: PurePosixPath, instance: str) -> bool:
+    """Given a folder, say whether a unit opens it: not what is open already, hidden or the system's."""
+    known = (*OF_ITS_OWN, *HIDDEN, f"{CACHE}/{instance}")
+    return not any(folder.is_relative_to(one) for one in known) and not is_the_systems(folder)
+
+
+def is_the_systems(folder: PurePosixPath) -> bool:
+    """Given a folder, say whether it is the system's own: to open it would undo the protection."""
+    return str(folder) in _WHOLE or any(folder.is_relative_to(one) for one in _ALL_BELOW)
+
+
+def _words(row: Written, profile: Profile) -> Iterator[tuple[str, str]]:
+    """Each non-empty string that stands under a key: alone, in a table, in JSON, behind a dot."""
+    if row.table == "env":
+        if word := profile.env.get(row.name):
+            yield f"env.{row.name}", word
+        return
+    for written, value in profile.args.items():
+        name, _, field = option_name(written).partition(".")
+        if name != row.name:
+            continue
+        inner: object = value if field.replace("-", "_") == row.field else None
+        if not field and row.field:
+            inner = _table(value).get(row.field)
+        if isinstance(inner, str) and inner:
+            yield f"args.{written}", inner
+
+
+def _table(value: object) -> Mapping[str, object]:
+    """What a table holds, or a string of JSON; nothing where it is none."""
+    found = value
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _absolute(word: str, base: str) -> PurePosixPath | None:
+    path = PurePosixPath(base) / word
+    return path if path.is_absolute() and ".." not in path.parts else None
+
+
+def _folder(path: PurePosixPath, row: Written) -> PurePosixPath:
+    """What has to be open: the folder, that of a file, or what stands before a %h of NCCL's."""
+    folder = path if row.form is Form.FOLDER else path.parent
+    if row.name != "NCCL_DEBUG_FILE":
+        return folder
+    patterned = (up for up in (*reversed(folder.parents), folder) if "%" in up.name)
+    first = next(patterned, None)
+    return first.parent if first else folder
+
+
+def _lack(row: Written, profile: Profile) -> Lack:
+    """Of what comes from a hub and is all there, reading is enough."""
+    if row.name not in _OF_THE_HUB or _fetches(profile):
+        return row.lack
+    code = any(option_name(key) == "trust-remote-code" and on for key, on in profile.args.items())
+    return row.lack if code and row.name in _CODE else Lack.READS
+
+
+def _fetches(profile: Profile) -> bool:
+    """Whether anything may have to be fetched from a hub."""
+    offline = profile.env.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    named = [profile.vllm.model]
+    for written, value in profile.args.items():
+        name = option_name(written)
+        if name in ("tokenizer", "hf-config-path", "spec-model", "speculative-config.model"):
+            named.append(str(value))
+        elif name == "speculative-config" and (model := _table(value).get("model")):
+            named.append(str(model))
+        elif name in ("lora-modules", "default-mm-loras"):
+            return not offline
+    return not offline and not all(name.startswith("/") for name in named)

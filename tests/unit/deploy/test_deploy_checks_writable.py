@@ -1,0 +1,213 @@
+"""Bad hosts on which vLLM could not write what its profile asks it to write."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from good_host import write
+
+from kimisvc.deploy.checks import writable
+from kimisvc.host import processes, reach
+from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
+from kimisvc.records.problems import Severity
+from kimisvc.render.writable import HIDDEN, OF_ITS_OWN, WRITTEN, Form, Lack, Written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from good_host import Host
+
+CHECK = "written folders"
+EACH = pytest.mark.parametrize("row", WRITTEN, ids=lambda row: f"{row.name} {row.field}".strip())
+SYSTEMS = [word for word, why in reach.HIDDEN.items() if why.startswith("ProtectHome=")]
+
+
+def asks(host: Host, row: Written, path: object) -> None:
+    """Have the profile name it; of a hub, so that something is fetched."""
+    host.vllm(model="org/model")
+    if row.table == "env":
+        host.env(**{row.name: str(path)})
+    else:
+        host.args({row.name: {row.field: str(path)} if row.field else str(path)})
+
+
+def folder(host: Host, mode: int = 0o777) -> Path:
+    path = host.root / "data" / "x"
+    path.mkdir(parents=True)
+    path.chmod(mode)
+    return path
+
+
+def named(row: Written, path: Path) -> Path:
+    return path / "log" if row.form is Form.FILE else path
+
+
+@EACH
+def test_a_folder_that_anybody_may_write_is_in_order(host: Host, row: Written) -> None:
+    asks(host, row, named(row, folder(host)))
+    assert host.ask(CHECK) == []
+
+
+@EACH
+def test_a_folder_that_is_not_there_is_refused_with_what_always_works(
+    host: Host, row: Written
+) -> None:
+    gone = host.root / "data"
+    asks(host, row, named(row, gone / "x"))
+    (problem,) = host.ask(CHECK)
+    where = gone / "x"
+    said = f"the service could not write to {where}: {gone}: No such file or directory. "
+    assert problem.message.startswith(said)
+    if row.lack is Lack.READS:
+        assert problem.severity is Severity.WARNING
+    else:
+        assert problem.severity is Severity.ERROR
+        assert problem.message.endswith(
+            "or name one in /var/cache/kimisvc/kimi, which systemd makes"
+        )
+    key = f"env.{row.name}" if row.table == "env" else f"args.{row.name}"
+    assert problem.key == key
+
+
+@EACH
+def test_a_folder_that_the_service_may_only_read_is_named(host: Host, row: Written) -> None:
+    path = folder(host, 0o755)
+    asks(host, row, named(row, path))
+    (problem,) = host.ask(CHECK)
+    assert f"{path} may not be written by others (mode 755)" in problem.message
+
+
+@EACH
+def test_the_cache_of_the_instance_is_always_open(host: Host, row: Written) -> None:
+    asks(host, row, named(row, host.root / "var/cache/kimisvc/kimi/x"))
+    assert host.ask(CHECK) == []
+
+
+def test_the_owner_of_a_folder_may_write_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder(host, 0o700)
+    monkeypatch.setattr(processes, "user_ids", lambda _: (4321, 4321))
+    monkeypatch.setattr(processes, "group_ids", lambda _: frozenset({4321}))
+    host.service(user="vllm")
+    host.env(VLLM_CACHE_ROOT=str(path))
+    assert "give it to user vllm" in host.error(CHECK)
+    os.chown(path, 4321, 4321)
+    assert host.ask(CHECK) == []
+
+
+def test_what_lies_in_another_written_folder_is_made_there(host: Host) -> None:
+    path = folder(host)
+    host.env(VLLM_CACHE_ROOT=str(path), TRITON_CACHE_DIR=str(path / "a" / "b"))
+    assert host.ask(CHECK) == []
+    host.env(VLLM_CACHE_ROOT="")
+    assert [problem.key for problem in host.ask(CHECK)] == ["env.TRITON_CACHE_DIR"]
+
+
+def test_a_log_is_not_made_in_a_folder_that_is_not_there(host: Host) -> None:
+    path = folder(host)
+    host.env(VLLM_CACHE_ROOT=str(path), NCCL_DEBUG_FILE=str(path / "nccl" / "%h.%p"))
+    assert [problem.key for problem in host.ask(CHECK)] == ["env.NCCL_DEBUG_FILE"]
+
+
+def test_where_all_of_a_model_is_local_reading_is_enough(host: Host) -> None:
+    path = folder(host, 0o755)
+    host.env(HF_HOME=str(path), HF_HUB_CACHE=str(path))
+    host.args({"download-dir": str(path)})
+    found = host.ask(CHECK)
+    assert [one.severity for one in found] == [Severity.WARNING] * 3
+    assert found[0].message.endswith("To read there is enough, as nothing is fetched")
+    host.args({"trust-remote-code": True})
+    assert [one.key for one in host.ask(CHECK) if one.severity is Severity.ERROR] == ["env.HF_HOME"]
+    host.args({"tokenizer": "org/tokenizer"})
+    errors = [one.key for one in host.ask(CHECK) if one.severity is Severity.ERROR]
+    assert errors == ["env.HF_HOME", "env.HF_HUB_CACHE", "args.download-dir"]
+    host.env(HF_HUB_OFFLINE="1")
+    host.args({"trust-remote-code": False})
+    assert [one.severity for one in host.ask(CHECK)] == [Severity.WARNING] * 3
+
+
+def test_what_systemd_hides_stays_refused_with_the_reason(host: Host) -> None:
+    home = host.root / "home" / "me"
+    home.mkdir(parents=True)
+    home.chmod(0o777)
+    host.env(HF_HOME=str(home), TRITON_CACHE_DIR=str(home))
+    assert len([one for one in host.ask(CHECK) if "ProtectHome= hides it" in one.message]) == 2
+
+
+@pytest.mark.parametrize("path", ["/", "/var", "/var/log", "/etc/x", "/usr/share/x", "/srv"])
+def test_what_is_the_systems_is_never_opened(host: Host, path: str) -> None:
+    host.env(TRITON_CACHE_DIR=path)
+    assert host.error(CHECK).startswith(f"{path} is the system's own, and stays read-only")
+
+
+def test_temporary_files_are_the_services_own(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp = str(host.root / "tmp")
+    monkeypatch.setattr(reach, "HIDDEN", {tmp: "PrivateTmp= hides it"})
+    host.env(TMPDIR=f"{tmp}/vllm", TRITON_CACHE_DIR=tmp, NCCL_DEBUG_FILE=f"{tmp}/nccl.%h.%p")
+    assert host.ask(CHECK) == []
+    host.env(NCCL_DEBUG_FILE=f"{tmp}/nccl/%h.%p")
+    assert f"{tmp} is the service's own and empty: {tmp}/nccl is not in it" in host.error(CHECK)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_CACHE_ROOT", "~/vllm"), ("CUDA_LOG_FILE", "stderr"), ("CUDA_LOG_FILE", "/dev/stderr"),
+        ("TRITON_CACHE_DIR", ""), ("NCCL_DEBUG_FILE", "/dev/stdout"),
+    ],
+)  # fmt: skip
+def test_what_needs_no_folder_is_left_alone(host: Host, name: str, value: str) -> None:
+    host.env(**{name: value})
+    assert host.ask(CHECK) == []
+
+
+@pytest.mark.parametrize("value", ["vllm", "./x", "/data/../etc"])
+def test_a_path_that_nobody_can_open_is_refused(host: Host, value: str) -> None:
+    host.env(VLLM_CACHE_ROOT=value)
+    assert host.error(CHECK).startswith(f'"{value}" is no absolute path without ..')
+
+
+def test_a_relative_path_is_one_below_the_working_directory(host: Host) -> None:
+    path = folder(host)
+    host.service(working_directory=str(path.parent))
+    host.env(VLLM_CACHE_ROOT="x")
+    assert host.ask(CHECK) == []
+
+
+def test_a_file_is_no_folder(host: Host) -> None:
+    path = write(host.root / "data" / "x", "")
+    path.chmod(0o777)
+    host.env(VLLM_CACHE_ROOT=str(path))
+    assert "it is not a folder" in host.error(CHECK)
+
+
+def test_a_file_system_that_is_mounted_read_only(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder(host)
+    host.env(VLLM_CACHE_ROOT=str(path))
+    read_only: Any = lambda _: SimpleNamespace(f_flag=os.ST_RDONLY)  # noqa: E731 - one word
+    monkeypatch.setattr(os, "statvfs", read_only)
+    assert "its file system is mounted read-only" in host.error(CHECK)
+
+
+def test_without_such_a_key_there_is_nothing_to_look_at(host: Host) -> None:
+    assert host.unseen(CHECK).startswith("the profile names no folder to be written")
+
+
+def test_the_table_names_options_that_vllm_has() -> None:
+    known = shipped_knowledge().options
+    for row in WRITTEN:
+        if row.table == "args":
+            assert row.name in known
+            assert (
+                not row.field or row.field in known[row.name].value.fields or known[row.name].fields
+            )
+
+
+def test_render_and_preflight_mean_the_same_folders() -> None:
+    hidden = {path for path, why in reach.HIDDEN.items() if why.startswith("ProtectHome=")}
+    assert hidden == set(HIDDEN)
+    assert reach.HIDDEN.keys() - hidden == set(OF_ITS_OWN) - {str(writable.ANYWHERE)}
