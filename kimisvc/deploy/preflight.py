@@ -41,7 +41,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("model", model.reachable),
     ("model files", model.complete),
     ("option files", files.of_options),
-    ("written folders", writable.folders),
+    ("write access", writable.folders),
     ("port", host.port),
     ("user", host.user),
     ("secrets", secrets.secrets),

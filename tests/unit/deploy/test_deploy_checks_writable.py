@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from good_host import Host
 
-CHECK = "written folders"
+CHECK = "write access"
 EACH = pytest.mark.parametrize("row", WRITTEN, ids=lambda row: f"{row.name} {row.field}".strip())
 SYSTEMS = [word for word, why in reach.HIDDEN.items() if why.startswith("ProtectHome=")]
 
