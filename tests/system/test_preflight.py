@@ -174,3 +174,21 @@ def test_all_that_is_wrong_at_once(stage: Stage) -> None:
     assert planned.returncode == 7
     assert planned.stdout.startswith("would do: start vLLM")
     assert EXECUTABLE + "x" in planned.stderr
+
+
+def test_a_folder_that_the_profile_names_is_opened_and_no_other(stage: Stage) -> None:
+    path = f"/srv/{stage.instance}/a b 100%"
+    profile = stage.profile("w", env={"VLLM_CACHE_ROOT": path, "TMPDIR": "/srv/gone"})
+    told = refused(stage, profile)
+    assert [words.split(": ")[0] for words in told] == [
+        f"the service could not write to {path}",
+        "the service could not write to /srv/gone",
+    ]
+    stage.sandbox.run("install", "-d", "-m", "0777", path)
+    profile = stage.profile("w", env={"VLLM_CACHE_ROOT": path})
+    assert stage.kimisvc("apply", profile).returncode == 0
+    pid = stage.sandbox.run("systemctl", "show", "-P", "MainPID", stage.service).stdout.strip()
+    mounts = stage.sandbox.run("cat", f"/proc/{pid}/mountinfo").stdout.splitlines()
+    shown = {line.split()[4]: line.split()[5].split(",")[0] for line in mounts}
+    assert shown[path.replace(" ", "\\040")] == "rw"
+    assert shown["/"] == "ro"
