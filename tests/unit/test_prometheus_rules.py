@@ -6,69 +6,32 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
+from prometheus_play import (
+    ALERTS,
+    DASHBOARD,
+    FOLDER,
+    REPOSITORY,
+    ROWS,
+    firing,
+    needs_promtool,
+    play,
+)
 from prometheus_scenarios import SCENES, UNSEEN, WITHOUT
 from prometheus_scenes import GONE, HEALTHY, Scene, seldom
 
 from kimisvc.observe.contract import SERIES
 from kimisvc.observe.families import FAMILIES
 
-REPOSITORY = Path(__file__).parents[2]
-FOLDER = REPOSITORY / "packaging" / "prometheus"
-RULES = FOLDER / "kimisvc.rules.yml"
-DASHBOARD = REPOSITORY / "packaging" / "grafana" / "kimisvc.json"
-TEXT = RULES.read_text()
-ROWS: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load(TEXT)["groups"] for rule in group["rules"]
-]
-ALERTS = {row["alert"]: row for row in ROWS if "alert" in row}
+if TYPE_CHECKING:
+    from pathlib import Path
+
 RECORDS = {row["record"] for row in ROWS if "record" in row}
 DOCUMENT = (REPOSITORY / "docs" / "alerts.md").read_text()
 PROMETHEUS_OWN = {"up"}
 NAME = re.compile(r"(?<![\w:\"])(?:kimisvc_\w+|vllm:\w+|instance:\w+(?::\w+)?|up)(?![\w:(])")
-
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="needs promtool: packaging/setup apt"
-)
-
-
-def promtool(*words: str, cwd: Path = FOLDER) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["promtool", *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
-    )
-
-
-def play(folder: Path, scene: Scene, **checks: Any) -> subprocess.CompletedProcess[str]:
-    """Have promtool play a scene against the shipped rules."""
-    test = {
-        "rule_files": [str(RULES)],
-        "evaluation_interval": "30s",
-        "tests": [
-            {
-                "interval": "30s",
-                "input_series": [{"series": k, "values": v} for k, v in scene.series.items()],
-                **checks,
-            }
-        ],
-    }
-    path = folder / "scene.yml"
-    path.write_text(json.dumps(test))  # JSON is YAML
-    return promtool("test", "rules", str(path))
-
-
-def firing(minute: float, names: frozenset[str]) -> dict[str, Any]:
-    """Return a check that exactly these alerts fire at that minute."""
-    return {
-        "expr": 'count by (alertname) (ALERTS{alertstate="firing"} > 0)',
-        "eval_time": f"{minute * 60:g}s",
-        "exp_samples": [
-            {"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(names)
-        ],
-    }
 
 
 @needs_promtool
@@ -201,6 +164,11 @@ def test_every_series_of_the_dashboard_exists_and_no_panel_lies_on_another() -> 
     assert max(column for column, _ in taken) < 24
 
 
-def test_the_dashboard_asks_for_a_source_and_an_instance() -> None:
+def test_the_dashboard_asks_for_a_source_an_instance_and_a_host() -> None:
     dashboard = json.loads(DASHBOARD.read_text())
-    assert [v["name"] for v in dashboard["templating"]["list"]] == ["datasource", "instance"]
+    variables = {one["name"]: one for one in dashboard["templating"]["list"]}
+    assert list(variables) == ["datasource", "instance", "host"]
+    host = variables["host"]
+    # A box without the label has no host to choose, and "all" is any or none.
+    assert (host["includeAll"], host["allValue"]) == (True, ".*")
+    assert host["query"]["query"] == 'label_values(kimisvc_up{instance="$instance"}, host)'
