@@ -103,8 +103,8 @@ def fallback_of(box: Box, resolved: Mapping[str, str], before: int | None) -> Fa
     if accepted is None:
         return Fallback()
     running = ""
-    if box.generations.current_number() == accepted.number:
-        with contextlib.suppress(KimisvcError):
+    with contextlib.suppress(KimisvcError):
+        if box.generations.current_number() == accepted.number:
             text = accepted.resolved()
             running = next((name for name, one in resolved.items() if one == text), "")
     replaced = before is not None and before != accepted.number
