@@ -9,11 +9,12 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kimisvc.deploy.gate.record import GateRecord, progress_from_json, record_from_json, to_json
-from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
+from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow, file
 from kimisvc.errors import KimisvcError
 from kimisvc.host.files import read_untrusted
 from kimisvc.records.progress import Phase, Progress
@@ -153,6 +154,67 @@ def test_one_who_may_not_write_the_folder_can_read(tmp_path: Path) -> None:
             left.unlink()
         folder.rmdir()
     assert tmp_path.is_dir()
+
+
+def no_room(monkeypatch: pytest.MonkeyPatch, path: Path, code: int) -> None:
+    """As on a full disk: beside the file there is no room for the index of its write-ahead log."""
+    whole = sqlite3.connect
+
+    def connect(database: Any, **more: Any) -> sqlite3.Connection:
+        if str(database).startswith((str(path), path.as_uri())):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = code
+            raise error
+        opened: sqlite3.Connection = whole(database, **more)
+        return opened
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
+@pytest.mark.parametrize("where", ["in memory", "where all are"])
+def test_on_a_full_disk_history_can_be_read(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, where: str
+) -> None:
+    path = tmp_path / "kimi" / "history.sqlite"
+    room = tmp_path / "room"
+    room.mkdir()
+    monkeypatch.setattr(file, "MEMORY", room if where == "in memory" else tmp_path / "none")
+    history.add_record(RECORD, Accepted.YES)
+    with closing(sqlite3.connect(path)) as other:  # who holds it open keeps the write-ahead log
+        other.execute("SELECT * FROM verdicts").fetchall()
+        history.add_rollback(RollbackRow(9.0, 3, 1, "newest"))
+        assert path.with_name("history.sqlite-wal").stat().st_size
+        no_room(monkeypatch, path, code)
+        assert [row.reason for row in history.rollbacks()] == ["newest"]
+        assert len(history.verdicts()) == 1
+        assert list(room.iterdir()) == []
+        with pytest.raises(KimisvcError, match="disk I/O error"):
+            history.add_rollback(RollbackRow(9.0, 3, 1, "x"))
+
+
+def test_a_file_that_cannot_be_read_now_is_not_set_aside(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that is made beside a writer may be no whole one."""
+    path = tmp_path / "kimi" / "history.sqlite"
+    path.parent.mkdir()
+    path.write_text("as a copy may look " * 999)
+    no_room(monkeypatch, path, sqlite3.SQLITE_IOERR)
+    with pytest.raises(KimisvcError, match="disk I/O error"):
+        history.mend(1.0)
+    assert path.exists()
+
+
+def test_what_is_busy_is_not_copied(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kimi" / "history.sqlite"
+    history.add_record(RECORD, Accepted.YES)
+    path.with_name("history.sqlite-wal").touch()
+    no_room(monkeypatch, path, sqlite3.SQLITE_BUSY)
+    with pytest.raises(KimisvcError):
+        history.verdicts()
 
 
 def test_a_history_that_was_cut_off_before_its_tables_is_an_empty_one(history: History) -> None:

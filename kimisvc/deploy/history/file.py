@@ -3,12 +3,17 @@
 The write-ahead log keeps what was committed through kill -9 and a full disk.
 A reader who may not write the folder cannot open a write-ahead log that no
 writer holds open; then no writer is at work, and the file is read as it lies.
+On a full disk nobody can: the index of a write-ahead log needs room beside it
+(sqlite.org/wal.html, "Read-Only Databases"). Then a copy in memory is read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.deploy.history.schema import (
@@ -21,9 +26,12 @@ from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BUSY_SECONDS = 10.0
+NO_ROOM = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
+"""With which of its primary result codes SQLite says that the disk is full, or does not obey."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a random name is made in it, for us alone
+"""Where a copy has room when the disk has none (shm_overview(7))."""
 
 
 class HistoryFile:
@@ -51,11 +59,11 @@ class HistoryFile:
             if not self.path.exists():
                 return []
             try:
-                return self._read(query, arguments, "mode=ro")
-            except sqlite3.OperationalError:
-                if self.path.with_name(f"{self.path.name}-wal").exists():
+                return self._directly(query, arguments)
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in NO_ROOM:
                     raise
-                return self._read(query, arguments, "mode=ro&immutable=1")
+                return self._from_copy(query, arguments)
 
     def shrink(self) -> None:
         """Give the room of rows that were taken out back to the disk."""
@@ -75,15 +83,19 @@ class HistoryFile:
             # With its newest rows, which are the easiest to save; SQLite finds them by their name.
             for suffix in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
-                    self.path.with_name(self.path.name + suffix).rename(f"{kept}{suffix}")
+                    self._beside(suffix).rename(f"{kept}{suffix}")
         return kept
 
     def _is_damaged(self) -> bool:
         """Whether it is no database, or one with broken pages. Raise KimisvcError if unknown."""
         try:
-            said = self.select("PRAGMA quick_check(1)")
-            for table in OF_EVERY_VERSION:
-                self.select(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
+            if not self.path.exists():
+                return False
+            # Not of a copy: one that is made beside a writer may be no whole one.
+            with self._translated():
+                said = self._directly("PRAGMA quick_check(1)")
+                for table in OF_EVERY_VERSION:
+                    self._directly(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
         except KimisvcError as error:
             cause = error.__cause__
             if isinstance(cause, sqlite3.OperationalError) and "no such" not in str(cause):
@@ -123,8 +135,28 @@ class HistoryFile:
             )
         return version
 
-    def _read(self, query: str, arguments: tuple[Any, ...], how: str) -> list[Any]:
-        uri = f"{self.path.as_uri()}?{how}"
+    def _directly(self, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            return self._read(self.path, query, arguments, "mode=ro")
+        except sqlite3.OperationalError:
+            if self._beside("-wal").exists():
+                raise
+            return self._read(self.path, query, arguments, "mode=ro&immutable=1")
+
+    def _from_copy(self, query: str, arguments: tuple[Any, ...]) -> list[Any]:
+        where = MEMORY if MEMORY.is_dir() else None
+        with tempfile.TemporaryDirectory(prefix="kimisvc-", dir=where) as folder:
+            copy = Path(folder) / self.path.name
+            for suffix in ("", "-wal"):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(self._beside(suffix), f"{copy}{suffix}")
+            return self._read(copy, query, arguments, "mode=ro")
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(f"{self.path.name}{suffix}")
+
+    def _read(self, path: Path, query: str, arguments: tuple[Any, ...], how: str) -> list[Any]:
+        uri = f"{path.as_uri()}?{how}"
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as db:
             version = self._version(db)
             if version == 0:
