@@ -15,7 +15,6 @@ from kimisvc.deploy.box import Box
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.generations import MANIFEST
 from kimisvc.deploy.history import History
-from kimisvc.deploy.history.rows import CanaryResult
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError
 from kimisvc.host import files
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from kimisvc.records.profile import Profile
 
 ALL = 1_000_000
-"""Rows are counted by reading them; a service of half an hour's load makes few."""
+"""Starts, applies and rollbacks are counted by reading them; a service of half an hour's load makes
+few. Canaries, which may be 100,000, are counted by SQLite, and two of them are read."""
 NEWEST = 20
 PAGE_TIMEOUT = 2.5
 """How long /metrics may take (s). A server whose event loop is full answers late, not never."""
@@ -147,15 +147,12 @@ class _Canaries:
         """Given a history, return these and what has come since; it began anew where it is behind."""
         if history.sequence() < self.until:
             return _Canaries().with_those_of(history)
-        rows = history.canaries(after=self.until, limit=ALL)
-        if not rows:
+        # The newest first: one that comes in between is seen again the next time, and not left out.
+        newest = next(iter(history.canaries(after=self.until, limit=1)), None)
+        if newest is None:
             return self
-        measured = (row for row in rows if row.result is CanaryResult.MEASURED)
-        return _Canaries(
-            next(measured, self.measured),
-            rows[0].sequence,
-            rows[0].at,
-        )
+        measured = history.measured_canary(after=self.until)
+        return _Canaries(measured or self.measured, newest.sequence, newest.at)
 
 
 def _history_view(history: History, canaries: _Canaries) -> HistoryView:

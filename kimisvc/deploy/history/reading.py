@@ -21,6 +21,7 @@ from kimisvc.deploy.history.queries import (
 from kimisvc.deploy.history.rows import (
     ApplyRow,
     BenchRow,
+    CanaryResult,
     CanaryRow,
     RollbackRow,
     StartFigures,
@@ -80,6 +81,14 @@ class Reading:
     def canaries(self, after: int = 0, limit: int = 1000) -> tuple[CanaryRow, ...]:
         """Given a sequence, return the canaries that came after it, newest first."""
         return self.find_canaries(Which(after=after, limit=limit))
+
+    def measured_canary(self, after: int = 0) -> CanaryRow | None:
+        """Given a sequence, return the newest canary after it that measured; None without one."""
+        rows = self._file.select(
+            f"{CANARY} WHERE result = ? AND sequence > ? ORDER BY sequence DESC LIMIT 1",
+            (CanaryResult.MEASURED.value, after),
+        )
+        return canary_row(rows[0]) if rows else None
 
     def benches(self, after: int = 0, limit: int = 1000) -> tuple[BenchRow, ...]:
         """Given a sequence, return the benches that came after it, newest first."""

@@ -12,6 +12,7 @@ from observe_support import PROFILE, unit
 from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
+from kimisvc.deploy.history.file import HistoryFile
 from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.status import drift
@@ -216,6 +217,37 @@ def test_canaries_are_counted_though_history_forgets_old_ones(layout: Layout) ->
     view = reader.read()
     assert view.canary_runs == {"measured": 2, "skipped_busy": 1, "failed": 1}
     assert view.canary is not None
+
+
+def test_of_very_many_canaries_few_are_read(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year of them, read by four readers at once, took hundreds of megabytes."""
+    history, reader = History(layout.history), HistoryReader(layout)
+    history.add_canary(canary(CanaryResult.MEASURED, 1.0))
+    for at in range(2, 50):
+        history.add_canary(canary(CanaryResult.SKIPPED_BUSY, float(at)))
+    rows: list[int] = []
+    select = HistoryFile.select
+
+    def counted(file: HistoryFile, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+        found = select(file, query, arguments)
+        rows.append(len(found))
+        return found
+
+    monkeypatch.setattr(HistoryFile, "select", counted)
+    view = reader.read()
+    assert view.canary is not None
+    assert (view.canary.at, view.canary_at) == (1.0, 49.0)
+    assert view.canary_runs == {"measured": 1, "skipped_busy": 48}
+    assert sum(rows) < 10
+    history.prune(40.0)
+    history.add_canary(canary(CanaryResult.SKIPPED_BUSY, 50.0))
+    rows.clear()
+    view = reader.read()
+    assert view.canary is not None
+    assert (view.canary.at, view.canary_at) == (1.0, 50.0)
+    assert sum(rows) < 10
 
 
 def test_the_count_of_canaries_does_not_fall_when_old_ones_go_and_the_exporter_is_started_anew(
