@@ -55,7 +55,7 @@ def _fault(about: Inspection, target: Target) -> str:
         made = target.form is Form.FOLDER or str(folder) == private
         return "" if made else f"{private} is the service's own and empty: {folder} is not in it"
     if is_the_systems(target.folder):
-        return f"{folder} is the system's own, and stays read-only to the service"
+        return f"{folder} is shared by the whole box, and stays read-only to the service"
     why = _closed(about, folder)
     return f"the service could not write to {folder}: {why}" if why else ""
 
@@ -104,6 +104,6 @@ def _instead(about: Inspection) -> str:
     service = about.profile.service
     owner = f"give it to user {service.user}"
     if not service.user:
-        owner = "name its owner as [service] user, for the service runs as a user of no files"
+        owner = "name its owner as [service] user (without one systemd makes a user up)"
     own = Path("/") / CACHE / service.instance
-    return f"Make the folder and {owner}; or name one in {own}, which systemd makes"
+    return f"Make a folder for it and {owner}; or name one in {own}, which systemd makes"

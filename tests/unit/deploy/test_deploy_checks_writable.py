@@ -139,7 +139,7 @@ def test_what_systemd_hides_stays_refused_with_the_reason(host: Host) -> None:
 @pytest.mark.parametrize("path", ["/", "/var", "/var/log", "/etc/x", "/usr/share/x", "/srv"])
 def test_what_is_the_systems_is_never_opened(host: Host, path: str) -> None:
     host.env(TRITON_CACHE_DIR=path)
-    assert host.error(CHECK).startswith(f"{path} is the system's own, and stays read-only")
+    assert host.error(CHECK).startswith(f"{path} is shared by the whole box, and stays")
 
 
 def test_temporary_files_are_the_services_own(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,3 +253,8 @@ def test_what_stays_on_this_box() -> None:
         assert gpus_here(args) == 8
         assert not several_boxes(args)
     assert gpus_here({"tensor-parallel-size": 4, "prefill-context-parallel-size": 2}) == 8
+
+
+def test_a_protocol_that_leaves_nothing_makes_no_buffer_idle() -> None:
+    env = {"NCCL_PROTO": "^LL128,LL,Simple", "NCCL_BUFFSIZE": "4194304"}
+    assert "NCCL_BUFFSIZE" not in told(profile(env))

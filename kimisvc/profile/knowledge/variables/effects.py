@@ -191,7 +191,7 @@ def _protocol_not_used(profile: Profile) -> Iterator[_Idle]:
     if not allowed and profile.hardware.link is Link.PCIE:
         used = frozenset({"LL", "Simple"})
     for part, protocol in _BUFFERS.items():
-        if protocol not in used:
+        if used and protocol not in used:  # that nothing is left is told of as it is
             yield from _each(
                 _set(profile, part),
                 f"has no effect but to take memory: it is for the {protocol} protocol, and "
