@@ -301,7 +301,7 @@ def briefly(seconds: float) -> None:
 
 
 def proof_of(served: Profile | None = None, **script: Any) -> Proof:
-    with serving(**{"decode_tok_s": 1000.0, "ttft_s": 0.001, **script}) as api:
+    with serving(**{"decode_tok_s": 400.0, "ttft_s": 0.001, **script}) as api:
         return prove(api, served or profile(PARIS, gate=FAST), Heard(), sleep=briefly)
 
 
@@ -325,7 +325,7 @@ def test_a_slow_server_fails() -> None:
 
 
 def test_an_unsteady_server_around_the_floor_is_inconclusive() -> None:
-    gate = GateSettings(SpeedTarget(1000.0, 9000.0))
+    gate = GateSettings(SpeedTarget(400.0, 9000.0))
     proof = proof_of(profile(gate=gate, max_runs=4), jitter=0.3, seed=3)
     assert proof.verdict.kind is VerdictKind.INCONCLUSIVE
     assert len(proof.samples) == 4
