@@ -12,6 +12,7 @@ import json
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from stage import EXECUTABLE, Stage
 from turns import REAL, TOKENS, TURNS, take_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from conftest import Box
 
@@ -134,6 +135,8 @@ class Chain:
     began: list[float] = field(default_factory=list)
     turns: list[Future[None]] = field(default_factory=list)
     """What the real vLLM goes through beside; none where its test is not run."""
+    scraped: list[str] = field(default_factory=list)
+    """Whose vLLM Prometheus scrapes: one that it does not is an alert, which waits a few seconds."""
 
     @property
     def seconds(self) -> int:
@@ -171,6 +174,14 @@ class Chain:
             "systemd-run", f"--unit=caller-{instance}", "python3", "-c", CALLER, url, str(tokens)
         )
 
+    def _scraped(self, known: Callable[[str], set[str]]) -> set[str]:
+        """Have the vLLM scraped of each instance as soon as it is known, and return those."""
+        found = known("kimisvc_ready") & {*self.stages}
+        if found - {*self.scraped}:
+            self.scraped[:] = sorted(found)
+            self.targets(*found)
+        return found
+
     def make_trouble(self) -> None:
         """Apply all, wait until each is judged and its callers are served, then cause the trouble."""
         paths = {
@@ -182,11 +193,11 @@ class Chain:
         def known(expr: str) -> set[str]:
             return {labels["instance"] for labels, _ in self.monitoring.query(expr)}
 
-        until(lambda: known("kimisvc_ready"), lambda found: found >= {*paths}, "known")
+        others = {*self.stages} - {"story"}
+        until(partial(self._scraped, known), lambda found: found >= others, "known")
         # An exporter that finds no instance is an alert of its own, and ends here.
         until(self.alerts, lambda now: not now, "nothing is wrong yet")
         self.began.append(time.time())
-        self.targets(*({*self.stages} - {"story"}))
         until(
             lambda: known("max by (instance) (kimisvc_gate_verdict) == 1"),
             lambda judged: judged >= {*paths}, "all are judged",
@@ -315,6 +326,11 @@ def queries() -> list[tuple[str, str]]:
     ]
     found += [(a["name"], a["expr"]) for a in dashboard["annotations"]["list"] if "expr" in a]
     return [
-        (title, expr.replace("$instance", "story").replace("$__rate_interval", "1m"))
+        (
+            title,
+            expr.replace("$instance", "story")
+            .replace("$host", ".*")
+            .replace("$__rate_interval", "1m"),
+        )
         for title, expr in found
     ]
