@@ -98,7 +98,7 @@ def test_pairs_over_pcie_and_nvlink() -> None:
     )
     assert pairs(nvml, [(0, 0), (1, 1), (2, 2)]) == (
         Pair(0, 1, nvlink=False, read="ok", write="ok"),
-        Pair(0, 2, nvlink=False, read=gpu_condition.P2P_STATES[3], write="ok"),
+        Pair(0, 2, nvlink=None, read=gpu_condition.P2P_STATES[3], write="ok"),
         Pair(1, 2, nvlink=True, read="ok", write="unknown"),
     )
 
