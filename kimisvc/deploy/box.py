@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 SWITCH_WAIT = 30.0
 """How long a switch waits for another switch of the same instance (s)."""
-UNREAD = "# no unit that can be read: "
-"""How the remark begins that stands for the text of a unit that cannot be read."""
+UNREAD = "# may not be read here: "
+"""How the remark begins that stands for the text of a unit which who asks may not read."""
+NO_UNIT = "# no unit that can be read: "
+"""And of what nobody can read as one: a folder, no text."""
 HELD_BACK = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
@@ -86,7 +88,8 @@ def _unit_text(path: Path) -> str:
     try:
         return files.read_text(path)
     except KimisvcError as error:
-        return f"{UNREAD}{error.message}\n"
+        hidden = isinstance(error.__cause__, PermissionError)
+        return f"{UNREAD if hidden else NO_UNIT}{error.message}\n"
 
 
 def survey(box: Box, resolved: str, units: Sequence[UnitFile]) -> Situation:

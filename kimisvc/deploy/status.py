@@ -195,7 +195,7 @@ def _differs(box: Box, unit: UnitFile, text: str | None) -> str:
     if text is None:
         return "is missing"
     if text.startswith(UNREAD):
-        return f"cannot be read: {text.removeprefix(UNREAD).strip()}"
+        return f"may not be read here: {text.removeprefix(UNREAD).strip()}"
     if box.generations.wrote(UnitFile(unit.name, text)):
         return "is that of another generation"
     return "was edited by hand"

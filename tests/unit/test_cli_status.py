@@ -106,10 +106,13 @@ def test_a_unit_that_may_not_be_read_is_not_said_to_be_edited(
     box.generations.make_current(box.generations.add(draft, 1.0))
     installed = box.layout.installed(unit.name)
     installed.write_text(unit.text)
-    deny(monkeypatch, installed)
-    found = read_status(box).drift
-    assert f"{unit.name} cannot be read: {installed}: Permission denied" in found
+    with monkeypatch.context() as others:
+        deny(others, installed)
+        found = read_status(box).drift
+    assert f"{unit.name} may not be read here: {installed}: Permission denied" in found
     assert not [line for line in found if "edited" in line]
+    installed.write_bytes(b"\xff\xfe[Unit]")
+    assert f"{unit.name} was edited by hand" in read_status(box).drift
 
 
 def test_a_generation_of_an_older_kimisvc_names_what_was_kept(tmp_path: Path) -> None:
