@@ -184,12 +184,12 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
 
 
 def _refusal(box: Box, asked: Asked) -> KimisvcError | None:
-    """Return why a search may not begin now, whatever its candidates: another one, live traffic."""
+    """Return why none may begin now, whatever its candidates: another kimisvc at work, live traffic."""
+    from kimisvc.deploy.apply import refuse_beside
     from kimisvc.deploy.tune.begin import refuse_traffic
-    from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 
     try:
-        refuse_meanwhile(box)
+        refuse_beside(box)
         refuse_traffic(box, asked, _server(box))
     except KimisvcError as error:
         return error

@@ -16,7 +16,7 @@ from kimisvc.deploy.status import read_status
 from kimisvc.deploy.tune import beforehand, search
 from kimisvc.deploy.tune.state import read_state
 from kimisvc.errors import HostError
-from kimisvc.host import systemd
+from kimisvc.host import files, systemd
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.proof import EngineCounters
 from kimisvc.records.units import UnitFile
@@ -160,4 +160,7 @@ def test_a_dry_run_says_that_the_server_is_in_use_and_ends_as_the_search_would(
     assert told["exit"] == 1
     assert main([*words, "--drain", "1min", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["refused"] is None
+    with files.Lock(box.layout.operator_lock):
+        assert main([*words, "--drain", "1min", "--json"]) == 75
+        assert "another kimisvc" in json.loads(capsys.readouterr().out)["refused"]
     assert read_state(box.layout) is None
