@@ -127,14 +127,22 @@ class Stage:
     def until(
         self, holds: Callable[[dict[str, Any]], bool], what: str, timeout: float = 60.0
     ) -> dict[str, Any]:
-        """Look at the status until it holds; fail with what was last seen when it never does."""
+        """Look at the status until it holds; fail with what was last seen when it never does.
+
+        An instance that the box does not know yet is about to be applied for the first time.
+        """
         deadline = time.monotonic() + timeout
         while True:
-            seen = self.status()
-            if holds(seen):
+            seen = self.status() if self.is_known() else {}
+            if seen and holds(seen):
                 return seen
             assert time.monotonic() < deadline, f"never {what}; last: {json.dumps(seen, indent=1)}"
             time.sleep(POLL)
+
+    def is_known(self) -> bool:
+        """Whether the box has the instance: whether anything was ever begun for it."""
+        state = f"/var/lib/kimisvc/{self.instance}"
+        return self.sandbox.run("test", "-d", state, check=False).returncode == 0
 
     def stop(self) -> None:
         """Stop the instance, so that the next test has the machine to itself."""

@@ -137,7 +137,7 @@ def test_bad_candidates_end_no_search(stage: Stage) -> None:
     done = stage.kimisvc("tune", good, missing)
     assert done.returncode == 3  # another model: refused before anything is touched
     assert "vllm.model" in done.stderr
-    assert stage.status()["profile"] is None
+    assert not stage.is_known()
     status, answer = tune(stage, "--target", ">60~100", good, *profiles)
     assert (status, answer["winner"]) == (0, "quick"), answer["summary"]
     assert tried(answer) == [
