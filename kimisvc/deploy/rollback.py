@@ -33,6 +33,7 @@ from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollba
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.records.problems import Severity
+from kimisvc.render.writable import needed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -236,13 +237,20 @@ def _refuse(
 ) -> None:
     if plan.action is not Action.RESTART:
         return
+    profile = target.settings()
+    ends = {*ENDS_A_START, *(needed_keys(profile) if _opens_folders(target) else ())}
     reasons = [
         problem
-        for problem in preflight(target.settings())
-        if problem.severity is Severity.ERROR and problem.key in ENDS_A_START
+        for problem in preflight(profile)
+        if problem.severity is Severity.ERROR and problem.key in ends
     ]
     if reasons:
         raise PreflightRefusedError(reasons)
+
+
+def _opens_folders(target: Generation) -> bool:
+    """Whether its units open what its profile asks to be written: those of an older kimisvc do not."""
+    return any("\nReadWritePaths=" in unit.text for unit in target.units())
 
 
 @dataclass(frozen=True, slots=True)

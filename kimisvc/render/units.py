@@ -19,7 +19,7 @@ from kimisvc.render.quoting import (
     path_value,
     printable,
 )
-from kimisvc.render.writable import CACHE, read_write_paths
+from kimisvc.render.writable import CACHE, needed_folders, read_write_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,10 @@ def gate_settings(profile: Profile) -> str:
 def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str, Any]:
     service, vllm = profile.service, profile.vllm
     instance = service.instance
-    needed = (vllm.executable, vllm.model, service.working_directory)
+    needed = (
+        vllm.executable, vllm.model, service.working_directory,
+        *(str(folder) for folder in needed_folders(profile)),
+    )  # fmt: skip
     deadlines = {name: span(seconds) for name, seconds in asdict(Deadlines.of(profile)).items()}
     return {
         "profile": printable(profile.name),

@@ -131,18 +131,37 @@ def read_write_paths(profile: Profile) -> tuple[str, ...]:
     With a `-` a folder may be missing; without one the unit then fails at once,
     in the place of a load that ends there.
     """
-    found = [
-        (target.folder, target.lack)
-        for target in targets(profile)
-        if target.folder and is_opened(target.folder, profile.service.instance)
-    ]
-    folders = {folder for folder, _ in found}
-    needed = {folder for folder, lack in found if lack is Lack.ENDS}
+    needed = frozenset(needed_folders(profile))
     return tuple(
-        list_word(str(folder) if any(n.is_relative_to(folder) for n in needed) else f"-{folder}")
-        for folder in sorted(folders)
-        if folders.isdisjoint(folder.parents)  # else it is open, or made there
+        list_word(str(folder) if folder in needed else f"-{folder}") for folder in _opened(profile)
     )
+
+
+def needed_folders(profile: Profile) -> tuple[PurePosixPath, ...]:
+    """Given a profile, return the folders that its unit opens and does not start without."""
+    ends = [folder for _, folder in _outside(profile, Lack.ENDS)]
+    return tuple(
+        folder for folder in _opened(profile) if any(one.is_relative_to(folder) for one in ends)
+    )
+
+
+def needed_keys(profile: Profile) -> frozenset[str]:
+    """Given a profile, return the keys that name a folder which its unit does not start without."""
+    return frozenset(key for key, _ in _outside(profile, Lack.ENDS))
+
+
+def _opened(profile: Profile) -> tuple[PurePosixPath, ...]:
+    """All folders that the unit opens, but those in another: they are open, or made there."""
+    folders = {folder for _, folder in _outside(profile, *Lack)}
+    return tuple(folder for folder in sorted(folders) if folders.isdisjoint(folder.parents))
+
+
+def _outside(profile: Profile, *lacks: Lack) -> Iterator[tuple[str, PurePosixPath]]:
+    """Each key of these kinds with a folder that is not open already."""
+    for target in targets(profile):
+        folder = target.folder
+        if folder and target.lack in lacks and is_opened(folder, profile.service.instance):
+            yield target.key, folder
 
 
 def is_opened(folder: PurePosixPath, instance: str) -> bool:

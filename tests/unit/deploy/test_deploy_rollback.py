@@ -18,17 +18,19 @@ from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import History
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
-from kimisvc.errors import HostError, KimisvcError, LeftAtWorkError
+from kimisvc.errors import HostError, KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
 from kimisvc.host.systemd import JobMode
+from kimisvc.profile.resolved import to_toml
+from kimisvc.records.problems import Problem
+from kimisvc.records.profile import Profile, VllmSettings
 from kimisvc.records.proof import VerdictKind
+from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
-    from kimisvc.records.problems import Problem
-    from kimisvc.records.profile import Profile
 
 
 @pytest.fixture
@@ -338,3 +340,42 @@ def test_a_generation_is_on_disk_before_it_is_current(
     made = box.generations.get(2)
     box.generations.add(Draft("three", "", made.resolved(), made.units(), {}), 1.0)
     assert synced[-1] == box.layout.generations
+
+
+WRITES = Profile(
+    "writes", VllmSettings("/opt/vllm/bin/vllm", "/srv/model"),
+    env={"VLLM_CACHE_ROOT": "/mnt/x", "NCCL_DEBUG_FILE": "/mnt/logs/nccl"},
+)  # fmt: skip
+OPENS = "ReadWritePaths=/mnt/x -/mnt/logs"
+
+
+def that_writes(box: Box, directive: str) -> Restoring:
+    """A generation whose profile names folders to be written, to go back to by hand."""
+    unit = UnitFile(SERVICE, f"[Service]\n{directive}\n")
+    made = box.generations.add(Draft("writes", "", to_toml(WRITES), (unit,), {}), 1.0)
+    return Restoring(made.number, "root", Following.LEAVE)
+
+
+def test_what_runs_is_not_stopped_for_a_unit_whose_folder_is_gone(
+    box: Box, systemd: Systemd
+) -> None:
+    gone = Problem("the service could not write there", key="env.VLLM_CACHE_ROOT")
+    with pytest.raises(PreflightRefusedError):
+        to_generation(box, that_writes(box, OPENS), lambda _: (gone,), Silent())
+    assert not [asked for asked in systemd.asked if asked[0] in ("restart", "stop")]
+
+
+@pytest.mark.parametrize(
+    ("directive", "key"),
+    [
+        (OPENS, "env.NCCL_DEBUG_FILE"),  # it does without
+        ("Nice=1", "env.VLLM_CACHE_ROOT"),  # of a kimisvc that opened nothing
+    ],
+)
+def test_a_folder_that_ends_no_start_keeps_nobody_from_going_back(
+    box: Box, directive: str, key: str
+) -> None:
+    gone = Problem("the service could not write there", key=key)
+    wish = that_writes(box, directive)
+    to_generation(box, wish, lambda _: (gone,), Silent())
+    assert box.generations.current_number() == wish.number

@@ -282,6 +282,15 @@ def test_the_mounts_of_program_and_model_are_needed_but_not_those_of_a_hub_id(
     assert service(hub, templates, place).one("RequiresMountsFor", "Unit") == "/opt/vllm/bin/vllm"
 
 
+def test_a_folder_that_is_written_is_mounted_first_where_a_start_needs_it(
+    templates: Templates, place: Installation
+) -> None:
+    env = {"VLLM_CACHE_ROOT": "/mnt/nvme/cache", "NCCL_DEBUG_FILE": "/mnt/logs/nccl"}
+    unit = service(replace(PLAIN, env=env), templates, place)
+    assert words(unit.one("RequiresMountsFor", "Unit"))[-1] == "/mnt/nvme/cache"
+    assert words(unit.one("ReadWritePaths")) == ["-/mnt/logs", "/mnt/nvme/cache"]
+
+
 @pytest.mark.parametrize(
     "profile",
     [
