@@ -100,6 +100,7 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     (nothing is changed then), KimisvcError when a door fails.
     """
     files.make_folder(box.layout.runtime)
+    refuse_meanwhile(box)  # a search holds the lock too, and has more to say
     with files.Lock(box.layout.operator_lock):
         refuse_meanwhile(box)
         damaged = box.history.mend(box.now())
@@ -111,10 +112,11 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
 def refuse_beside(box: Box) -> None:
     """Given a box, raise LockedError where `apply` would be turned away now. Nothing is changed.
 
-    Others than root see no more than a search: the lock is for its owner alone.
+    A search first: it holds the lock all along, and says how it is watched or ended. Others
+    than root see no more than that: the lock is for its owner alone.
     """
-    files.refuse_held(box.layout.operator_lock)
     refuse_meanwhile(box)
+    files.refuse_held(box.layout.operator_lock)
 
 
 def bring_about(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:

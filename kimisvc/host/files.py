@@ -322,7 +322,7 @@ class Lock:
         os.close(self._handle)
 
     def _take(self, handle: int) -> None:
-        deadline = time.monotonic() + self._wait
+        deadline = time.monotonic() + max(self._wait, LOCK_POLL)  # one may only be looking
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -345,7 +345,7 @@ def refuse_held(path: Path) -> None:
 
     Nobody holds one that is not there. Who may not open it, others than root, is
     told nothing. It is tried as one that may be shared: two who look do not see
-    each other.
+    each other, and whoever takes it meanwhile tries once more (`Lock`).
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

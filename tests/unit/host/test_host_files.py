@@ -433,6 +433,18 @@ def test_two_who_look_do_not_see_each_other(tmp_path: Path) -> None:
         files.refuse_held(path)
 
 
+def test_one_who_only_looks_turns_nobody_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    path.touch(mode=0o600)
+    looker = os.open(path, os.O_RDONLY)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    monkeypatch.setattr("kimisvc.host.files.time.sleep", lambda _: os.close(looker))
+    with files.Lock(path):
+        pass
+
+
 def test_who_may_not_open_a_lock_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
