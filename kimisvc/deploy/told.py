@@ -1,8 +1,9 @@
 """Which failure a rollback has told already: it is tried again, and each failure is told once.
 
-A failure is known by the starts of service and gate that it is one of, and not
-by moments: clocks are set back. The note lies in /run, as the invocations of
-systemd are those of one boot.
+A failure is known by the starts of service and gate that it is one of, and by
+what failed, and not by moments: clocks are set back. A service that was kept
+though its gate said FAIL can give up later, with no start in between. The note
+lies in /run, as the invocations of systemd are those of one boot.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.failure import gave_up
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
@@ -39,11 +41,15 @@ def note_told(box: Box, row: RollbackRow) -> None:
 
 def _failure(box: Box, row: RollbackRow) -> str:
     names = box.layout.units
-    starts = {
-        name: box.systemd.state(unit).invocation_id
-        for name, unit in (("service", names.service), ("gate", names.gate))
+    service, gate = box.systemd.state(names.service), box.systemd.state(names.gate)
+    known = {
+        "service": service.invocation_id,
+        "gate": gate.invocation_id,
+        "gave_up": gave_up(service),
+        "from": row.from_generation,
+        "to": row.to_generation,
     }
-    return json.dumps({**starts, "from": row.from_generation, "to": row.to_generation})
+    return json.dumps(known)
 
 
 def _note(layout: Layout) -> Path:

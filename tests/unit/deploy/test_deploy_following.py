@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -294,6 +295,29 @@ def test_the_next_failure_is_told_though_the_clock_was_set_back(
     assert [row.at for row in box.history.rollbacks()] == [1000.0, 5000.0]
     assert follow(box, Begun(2, since), Silent()).outcome is Outcome.NOT_RESTORED
     assert [row.outcome for row in box.history.applies()] == ["not-restored"]
+
+
+def test_a_service_that_gives_up_after_a_fail_that_kept_it_is_told(
+    box: Box, systemd: Systemd
+) -> None:
+    """No start comes in between: what failed tells the one from the other."""
+    box.generations.accept(box.generations.get(2))
+    ended(systemd, exec_main_status=5, invocation_id="gate-1")
+    for_unit(box)
+    systemd.service = replace(
+        systemd.service, active_state="failed", sub_state="failed", result="exit-code",
+        exec_main_code=1, exec_main_status=1, restarts=3, main_started_monotonic=10.0,
+        main_ended_monotonic=15.0, started_monotonic=20.0,
+    )  # fmt: skip
+    journal: Any = SimpleNamespace(tail=lambda *_: ())
+    later = replace(box, journal=journal)
+    row = for_unit(later)
+    for_unit(later)  # and once
+    assert row is not None
+    assert row.reason.startswith("the service gave up after 3 starts (exit-code")
+    kept = [one.reason for one in box.history.rollbacks()]
+    assert kept[0] == row.reason
+    assert [one.split(";")[0] for one in kept[1:]] == ["the gate said FAIL"]
 
 
 def test_a_note_of_what_was_told_that_cannot_be_written_stops_no_rollback(
