@@ -177,6 +177,13 @@ SCENES = (
         **refused(60, 130, 200),
     }, (*((minute, alerts("RolledBack")) for minute in (70, 120, 140, 190, 209, 215, 240)),
         (204.5, NONE), (208, NONE), (300, NONE), (400, NONE))),
+    Scene("a candidate is tried four times, as its starts allow, and then rolled back", {
+        **refused(151.5), START_LIMIT: always(4),
+        RESTARTS: at((0, 0), (40, 1), (77, 2), (114, 3), (151, 4), (151.5, 0)),
+    }, ((113, NONE), (114.5, NONE), (150, NONE), (151, NONE), (151.5, NONE))),
+    Scene("a server whose starts are four dies after each 36 minutes", {
+        RESTARTS: every(36), START_LIMIT: always(4),
+    }, ((150, NONE), (187, alerts("RestartLoop")))),
     Scene("a candidate was rolled back, and what is restored dies after each 36 minutes", {
         **refused(10),
         RESTARTS: at((0, 0), (14, 1), (18, 2), (18.5, 0), *((60 + 36 * n, n) for n in range(1, 12))),
