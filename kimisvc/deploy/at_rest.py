@@ -22,7 +22,8 @@ class Left:
     """What is left on the box: the links on disk, and what was decided but is in no history.
 
     `unkept` are the newest verdicts that history could not take, by generation; `judged` is
-    the newest on the start that runs; `last_words` are those of a gate that ended without one.
+    the newest on the start that runs; `last_words` are those of a gate that ended without one;
+    `newest` is the gate whose verdict on what is current is the newest that waits ("": none).
     """
 
     current: int | None
@@ -30,6 +31,7 @@ class Left:
     unkept: Mapping[int, Verdict]
     judged: Verdict | None
     last_words: str = ""
+    newest: str = ""
 
 
 def ending_unkept(seen: Evidence, left: Left) -> Ending | None:

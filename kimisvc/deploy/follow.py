@@ -5,22 +5,28 @@ Only looks: a watcher who is lost changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kimisvc.deploy.at_rest import Left, ending_at_rest, ending_unkept
 from kimisvc.deploy.gate.record import progress_from_json
-from kimisvc.deploy.outcome import AT_WORK, Applied, Evidence, Outcome, at_rest, judge
+from kimisvc.deploy.outcome import AT_WORK, Applied, Evidence, Outcome, at_rest, awaits_room, judge
+from kimisvc.deploy.plan import Action
 from kimisvc.deploy.redacting import last_words
-from kimisvc.deploy.unkept import latest_judgement, records_in_order
+from kimisvc.deploy.unkept import latest_judgement, records_in_order, waiting_records
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.gate.record import GateRecord
+    from kimisvc.deploy.history import RollbackRow, VerdictRow
     from kimisvc.deploy.layout import Layout
     from kimisvc.deploy.outcome import Ending
     from kimisvc.records.progress import Progress
+    from kimisvc.records.proof import Verdict
 
 TICK = 0.2
 REST = 5.0
@@ -47,11 +53,28 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What was begun: a generation, the sequence before it, and the start that was ended for it."""
+    """What was begun: a generation, the sequence before it, and the start that was ended for it.
+
+    `since` None: history could not be read then. `before` are the gates that ran before it, whose
+    verdicts are on what was there before; None for who began nothing and only watches, to
+    whom the last verdict on what runs is the news.
+    """
 
     generation: int
-    since: int
+    since: int | None
     ended: str = ""
+    before: frozenset[str] | None = None
+
+
+def gates_before(box: Box, action: Action) -> frozenset[str]:
+    """Given what is about to be done, return the gates that ran before it: they do not speak for it.
+
+    They are named by the invocations of their unit, as their records are. A gate that is at
+    work already and is to be followed is none of them.
+    """
+    gate = box.systemd.state(box.layout.units.gate).invocation_id
+    waiting = frozenset(record.record for record in waiting_records(box.layout))
+    return waiting - {gate} if action is Action.FOLLOW else waiting | {gate}
 
 
 def follow(box: Box, begun: Begun, reporter: Reporter) -> Ending:
@@ -63,22 +86,45 @@ def follow(box: Box, begun: Begun, reporter: Reporter) -> Ending:
     told = _Told()
     resting_since: float | None = None
     while True:
+        begun = _placed(box, begun)
         seen = _looked(box, begun)
         _tell(box, seen, told, reporter)
         ending = judge(seen)
         if ending is not None and ending.outcome is not Outcome.NOT_RESTORED:
             return ending
         if ending is not None:
-            return ending_unkept(seen, _left(box, seen)) or ending
+            return ending_unkept(seen, _left(box, seen, begun)) or ending
         now = box.clock()
-        if not at_rest(seen):
+        if not (at_rest(seen) or awaits_room(seen)):
             resting_since = None
         elif resting_since is None:
             resting_since = now
         elif now - resting_since > REST:
-            left = _left(box, seen)
-            return ending_unkept(seen, left) or ending_at_rest(seen, left)
+            left = _left(box, seen, begun)
+            ending = ending_unkept(seen, left)
+            if at_rest(seen):
+                return ending or ending_at_rest(seen, left)
+            if ending is not None and left.newest == seen.gate.invocation_id:
+                return ending  # not that of a gate before it, which a rollback may be about to run
         box.sleep(TICK)
+
+
+def _placed(box: Box, begun: Begun) -> Begun:
+    """Given what was begun while history could not be read, find its place there once it can be.
+
+    A verdict of the gate that runs now is of what was begun, and so is all after it; what else
+    is there by then may be as old as history is.
+    """
+    if begun.since is not None:
+        return begun
+    gate = box.systemd.state(box.layout.units.gate).invocation_id
+    try:
+        newest = box.history.sequence()
+        ours = [row.sequence for row in box.history.verdicts() if row.record == gate]
+    except KimisvcError:
+        return begun
+    began_anew = not ours or gate in (begun.before or ())
+    return replace(begun, since=newest if began_anew else min(ours) - 1)
 
 
 def _looked(box: Box, begun: Begun) -> Evidence:
@@ -129,23 +175,23 @@ def look(box: Box, begun: Begun) -> Evidence:
     """Given what was begun, return all that is known about it now.
 
     Units first, history after: what a unit did before it came to rest is
-    then never missed.
+    then never missed. Where history could not be read when it began, it is
+    not needed either.
     """
     names = box.layout.units
     service, gate, rollback = (
         box.systemd.state(name) for name in (names.service, names.gate, names.rollback)
     )
-    # Where history was taken away meanwhile, it began anew.
-    since = begun.since if box.history.sequence() >= begun.since else 0
-    return Evidence(
-        begun.generation,
-        box.history.verdicts(since),
-        box.history.rollbacks(since),
-        service,
-        gate,
-        rollback,
-        begun.ended,
-    )
+    verdicts: tuple[VerdictRow, ...] = ()
+    rollbacks: tuple[RollbackRow, ...] = ()
+    if begun.since is not None:
+        # Where history was taken away meanwhile, it began anew.
+        since = begun.since if box.history.sequence() >= begun.since else 0
+        verdicts = tuple(
+            row for row in box.history.verdicts(since) if row.record not in (begun.before or ())
+        )
+        rollbacks = box.history.rollbacks(since)
+    return Evidence(begun.generation, verdicts, rollbacks, service, gate, rollback, begun.ended)
 
 
 def read_progress(layout: Layout) -> Progress | None:
@@ -169,13 +215,29 @@ def _tell(box: Box, seen: Evidence, told: _Told, reporter: Reporter) -> None:
         reporter.progress(progress)
 
 
-def _left(box: Box, seen: Evidence) -> Left:
+def _left(box: Box, seen: Evidence, begun: Begun) -> Left:
     """Look at what is left on the box where history does not say how it ended."""
     accepted = box.generations.sound_accepted()
+    current = box.generations.current_number()
+    records = [r for r in records_in_order(box) if r.record not in (begun.before or ())]
     return Left(
-        current=box.generations.current_number(),
+        current=current,
         accepted=accepted.number if accepted else None,
-        unkept={r.generation: r.proof.verdict for r in records_in_order(box) if r.proof},
-        judged=latest_judgement(box, seen.generation, seen.service.invocation_id),
+        unkept={r.generation: r.proof.verdict for r in records if r.proof},
+        judged=_judged(box, seen, begun, records),
         last_words=last_words(box, seen.gate) if seen.service.active_state == "active" else "",
+        newest=next((r.record for r in reversed(records) if r.generation == current), ""),
     )
+
+
+def _judged(
+    box: Box, seen: Evidence, begun: Begun, records: Sequence[GateRecord]
+) -> Verdict | None:
+    """The newest verdict on the start that runs: for who began something, of a gate that came after."""
+    start = seen.generation, seen.service.invocation_id
+    if begun.before is None:
+        return latest_judgement(box, *start)
+    waiting = [r for r in records if (r.generation, r.invocation) == start]
+    kept = [v for v in seen.verdicts if (v.generation, v.invocation) == start]
+    found = [*(r.proof.verdict for r in reversed(waiting) if r.proof), *(v.verdict for v in kept)]
+    return found[0] if found else None

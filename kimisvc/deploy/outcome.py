@@ -136,6 +136,17 @@ def at_rest(seen: Evidence) -> bool:
     return not any(unit.job or unit.active_state in AT_WORK for unit in units)
 
 
+def awaits_room(seen: Evidence) -> bool:
+    """Whether all is at rest but a rollback unit that awaits its next try.
+
+    Where a verdict could not be kept, that is all the unit is still there for, as long as the
+    disk is full.
+    """
+    if seen.rollback.sub_state != "auto-restart" or seen.rollback.job:
+        return False
+    return not any(unit.job or unit.active_state in AT_WORK for unit in (seen.service, seen.gate))
+
+
 def _after_rollback(
     seen: Evidence, verdict: VerdictRow | None, rollback: RollbackRow
 ) -> Ending | None:

@@ -22,7 +22,7 @@ from kimisvc.deploy.box import (
     switch,
 )
 from kimisvc.deploy.failure import has_failed, reason
-from kimisvc.deploy.follow import Begun
+from kimisvc.deploy.follow import Begun, gates_before
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
@@ -200,7 +200,8 @@ def _begin(
             target.profile, wish.actor, restarts(plan, box.layout.units), None, None,
         )  # fmt: skip
         begun = _keep_begun(box, row, reporter)
-        what = Begun(target.number, _sequence(box), ended_by(box, plan))
+        before = gates_before(box, plan.action)
+        what = Begun(target.number, _sequence(box), ended_by(box, plan), before)
         try:
             return _Begun(begun, what, previous, _restore(box, target, plan, AtBoot.ENABLED))
         except KimisvcError as error:
@@ -224,12 +225,12 @@ def _keep_ending(box: Box, begun: int | None, ending: Ending) -> None:
         keep_ending(box, begun, ending)
 
 
-def _sequence(box: Box) -> int:
-    """The newest of history; 0 where it cannot be read: it is as good as one that begins anew."""
+def _sequence(box: Box) -> int | None:
+    """The newest of history; None where it cannot be read: what it holds may all be of before."""
     try:
         return box.history.sequence()
     except KimisvcError:
-        return 0
+        return None
 
 
 def _refuse(
