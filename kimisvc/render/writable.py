@@ -7,14 +7,14 @@ would be found closed after the load. One row a key: `WRITTEN`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kimisvc.render.arguments import option_name
+from kimisvc.render.hub_caches import CACHES, Use, table, use_of
 from kimisvc.render.quoting import list_word
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Lack(Enum):
 
     ENDS = "vLLM ends, or fetches nothing"
     LOST = "what was asked for is not written"
-    READS = "to read it is enough"
+    READS = "to read it is enough, and needed: the model or a part of it lies there"
+    NOTHING = "vLLM goes on: it needs nothing there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,6 @@ def _files(names: str) -> tuple[Written, ...]:
     return tuple(Written("env", name, Form.FILE, Lack.LOST) for name in names.split())
 
 
-_OF_THE_HUB = frozenset(
-    ["HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE", "HF_MODULES_CACHE", "download-dir"]
-)
-_CODE = frozenset({"HF_HOME", "HF_MODULES_CACHE"})
-"""Where transformers copies a model's own code to before it runs it."""
 WRITTEN: tuple[Written, ...] = (
     *_folders(Lack.ENDS, "HF_HOME HF_HUB_CACHE HF_XET_CACHE HF_MODULES_CACHE"),
     *_folders(Lack.ENDS, "VLLM_CACHE_ROOT VLLM_RPC_BASE_PATH TRITON_CACHE_DIR TRITON_HOME"),
@@ -103,7 +99,7 @@ WRITTEN: tuple[Written, ...] = (
     *_folders(Lack.LOST, "HOME TMPDIR XDG_CACHE_HOME CUDA_CACHE_PATH HF_ASSETS_CACHE TORCH_HOME"),
     *_folders(Lack.LOST, "VLLM_ASSETS_CACHE VLLM_MEDIA_CACHE VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
     *_folders(Lack.LOST, "VLLM_DEBUG_DUMP_PATH TRITON_DUMP_DIR PROMETHEUS_MULTIPROC_DIR"),
-    *_folders(Lack.READS, "XDG_CONFIG_HOME VLLM_CONFIG_ROOT"),
+    *_folders(Lack.NOTHING, "XDG_CONFIG_HOME VLLM_CONFIG_ROOT"),
     *_files("NCCL_DEBUG_FILE NCCL_TOPO_DUMP_FILE NCCL_GRAPH_DUMP_FILE CUDA_LOG_FILE"),
     Written("args", "download-dir", Form.FOLDER, Lack.ENDS),
     Written("args", "compilation-config", Form.FOLDER, Lack.ENDS, "cache_dir"),
@@ -113,6 +109,8 @@ WRITTEN: tuple[Written, ...] = (
     Written("args", "mm-encoder-fp8-scale-save-path", Form.FILE, Lack.LOST),
 )
 """Every key that names a folder or file which vLLM or a library in it writes (their manuals)."""
+_OF_USE = MappingProxyType({Use.READ: Lack.READS, Use.LEFT: Lack.NOTHING})
+"""What the lack of a hub's cache means that nothing is written to."""
 
 
 def targets(profile: Profile) -> Iterator[Target]:
@@ -187,20 +185,9 @@ def _words(row: Written, profile: Profile) -> Iterator[tuple[str, str]]:
             continue
         inner: object = value if field.replace("-", "_") == row.field else None
         if not field and row.field:
-            inner = _table(value).get(row.field)
+            inner = table(value).get(row.field)
         if isinstance(inner, str) and inner:
             yield f"args.{written}", inner
-
-
-def _table(value: object) -> Mapping[str, object]:
-    """What a table holds, or a string of JSON; nothing where it is none."""
-    found = value
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            found = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return found if isinstance(found, Mapping) else {}
 
 
 def _absolute(word: str, base: str) -> PurePosixPath | None:
@@ -220,22 +207,4 @@ def _folder(path: PurePosixPath, row: Written) -> PurePosixPath:
 
 def _lack(row: Written, profile: Profile) -> Lack:
     """Of what comes from a hub and is all there, reading is enough."""
-    if row.name not in _OF_THE_HUB or _fetches(profile):
-        return row.lack
-    code = any(option_name(key) == "trust-remote-code" and on for key, on in profile.args.items())
-    return row.lack if code and row.name in _CODE else Lack.READS
-
-
-def _fetches(profile: Profile) -> bool:
-    """Whether anything may have to be fetched from a hub."""
-    offline = profile.env.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
-    named = [profile.vllm.model]
-    for written, value in profile.args.items():
-        name = option_name(written)
-        if name in ("tokenizer", "hf-config-path", "spec-model", "speculative-config.model"):
-            named.append(str(value))
-        elif name == "speculative-config" and (model := _table(value).get("model")):
-            named.append(str(model))
-        elif name in ("lora-modules", "default-mm-loras"):
-            return not offline
-    return not offline and not all(name.startswith("/") for name in named)
+    return _OF_USE.get(use_of(row.name, profile), row.lack) if row.name in CACHES else row.lack

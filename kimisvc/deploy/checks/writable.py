@@ -1,6 +1,7 @@
 """Check of what vLLM is asked to write to: there, and the service may.
 
-The unit opens such folders (`kimisvc.render.writable`), but it makes none, and
+A hub's cache that nothing is fetched into is asked for reading alone: the model
+has to be found there. The unit opens such folders (`kimisvc.render.writable`), but it makes none, and
 gives the user of the service no right that he has not: vLLM would find out
 after the load.
 """
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.host import CACHE
-from kimisvc.deploy.checks.inspection import Unseen, warning
+from kimisvc.deploy.checks.inspection import Unseen, few, warning
 from kimisvc.host import reach
 from kimisvc.profile.values import shown
 from kimisvc.records.problems import Problem
+from kimisvc.render.hub_caches import hub_names, kept_in
 from kimisvc.render.writable import Form, Lack, Target, is_the_systems, targets
 
 if TYPE_CHECKING:
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
     from kimisvc.deploy.checks.inspection import Inspection
 
 PRIVATE = "PrivateTmp="
+_ENOUGH = {
+    Lack.READS: "To read there is enough, as nothing is fetched",
+    Lack.NOTHING: "vLLM does without: nothing that this profile names is needed there",
+}
+"""Why a fault of such a folder does not keep vLLM from serving."""
+MOST_NAMED = 3
+"""So many names on a hub are named; of the rest only how many there are."""
 ANYWHERE = Path("/dev")
 """Written to as devices are; no folder of it has to be opened."""
 
@@ -37,12 +46,33 @@ def folders(about: Inspection) -> Iterator[Problem | Unseen]:
     faults = {target: _fault(about, target) for target in asked}
     sound = {target.folder for target in asked if target.folder and not faults[target]}
     for target, why in faults.items():
-        if not why or (_is_missing(target) and _is_made_in(target, sound)):
+        if unread := _unreadable(about, target):
+            names = few(tuple(dict.fromkeys(hub_names(about.profile))), MOST_NAMED)
+            message = f"{unread}; nothing is fetched, so {names} would have to be read there"
+            yield Problem(message, key=target.key)
+        elif not why or (_is_missing(target) and _is_made_in(target, sound)):
             continue
-        if target.lack is Lack.READS:
-            yield warning(f"{why}. To read there is enough, as nothing is fetched", target.key)
+        elif target.lack in _ENOUGH:
+            yield warning(f"{why}. {_ENOUGH[target.lack]}", target.key)
         else:
             yield Problem(f"{why}. {_instead(about)}", key=target.key)
+
+
+def _unreadable(about: Inspection, target: Target) -> str:
+    """Why what a hub's cache has to hold cannot be read by the service; "" if it can, or need not."""
+    if target.lack is not Lack.READS:
+        return ""
+    if target.folder is None:
+        return _unnamed(target)
+    folder, own = Path(target.folder), about.root / CACHE / about.profile.service.instance
+    if folder.is_relative_to(own):
+        return ""  # made by systemd at the start, and shown to the service alone
+    cache = target.key.partition(".")[2]
+    inside = (Path(one) for one in kept_in(cache, target.folder, about.profile))
+    for path in (folder, *(one for one in inside if one.exists())):
+        if why := reach.why_unreachable(path, about.viewer, reach.Need.READ):
+            return f"the service could not read {path}: {why}"
+    return ""
 
 
 def _fault(about: Inspection, target: Target) -> str:

@@ -26,8 +26,9 @@ SYSTEMS = [word for word, why in reach.HIDDEN.items() if why.startswith("Protect
 
 
 def asks(host: Host, row: Written, path: object) -> None:
-    """Have the profile name it; of a hub, so that something is fetched."""
+    """Have the profile name it; of a hub and with code, so that every cache is written to."""
     host.vllm(model="org/model")
+    host.args({"trust-remote-code": True})
     if row.table == "env":
         host.env(**{row.name: str(path)})
     else:
@@ -61,7 +62,7 @@ def test_a_folder_that_is_not_there_is_refused_with_what_always_works(
     where = gone / "x"
     said = f"the service could not write to {where}: {gone}: No such file or directory. "
     assert problem.message.startswith(said)
-    if row.lack is Lack.READS:
+    if row.lack is Lack.NOTHING:
         assert problem.severity is Severity.WARNING
     else:
         assert problem.severity is Severity.ERROR
@@ -111,21 +112,120 @@ def test_a_log_is_not_made_in_a_folder_that_is_not_there(host: Host) -> None:
     assert [problem.key for problem in host.ask(CHECK)] == ["env.NCCL_DEBUG_FILE"]
 
 
-def test_where_all_of_a_model_is_local_reading_is_enough(host: Host) -> None:
-    path = folder(host, 0o755)
-    host.env(HF_HOME=str(path), HF_HUB_CACHE=str(path))
+CACHES = ("env.HF_HOME", "env.HF_HUB_CACHE", "args.download-dir")
+
+
+def errors(host: Host) -> list[str]:
+    return [one.key for one in host.ask(CHECK) if one.severity is Severity.ERROR]
+
+
+def caches(host: Host, path: Path, **env: str) -> None:
+    host.env(HF_HOME=str(path), HF_HUB_CACHE=str(path), **env)
     host.args({"download-dir": str(path)})
+
+
+def test_where_nothing_is_fetched_reading_is_enough(host: Host) -> None:
+    path = folder(host, 0o755)
+    caches(host, path)
+    host.args({"tokenizer": "org/tokenizer"})
+    assert errors(host) == list(CACHES)
+    host.env(HF_HUB_OFFLINE="1")
     found = host.ask(CHECK)
     assert [one.severity for one in found] == [Severity.WARNING] * 3
     assert found[0].message.endswith("To read there is enough, as nothing is fetched")
+
+
+def test_where_all_of_a_model_is_local_nothing_is_needed(host: Host) -> None:
+    for path in (folder(host, 0o700), host.root / "none", host.root / "home" / "me"):
+        caches(host, path)
+        found = host.ask(CHECK)
+        assert [one.severity for one in found] == [Severity.WARNING] * 3
+        assert found[0].message.endswith("vLLM does without: nothing that this profile names is "
+                                         "needed there")  # fmt: skip
+
+
+def test_code_of_the_model_is_copied_into_the_cache_wherever_the_model_lies(host: Host) -> None:
+    caches(host, folder(host, 0o755), HF_HUB_OFFLINE="1")
     host.args({"trust-remote-code": True})
-    assert [one.key for one in host.ask(CHECK) if one.severity is Severity.ERROR] == ["env.HF_HOME"]
-    host.args({"tokenizer": "org/tokenizer"})
-    errors = [one.key for one in host.ask(CHECK) if one.severity is Severity.ERROR]
-    assert errors == ["env.HF_HOME", "env.HF_HUB_CACHE", "args.download-dir"]
+    assert errors(host) == ["env.HF_HOME"]
+
+
+OF_A_HUB = pytest.mark.parametrize(
+    ("model", "args"),
+    [
+        ("org/model", {}),
+        ("", {"tokenizer": "org/model"}),
+        ("", {"speculative-config": {"method": "eagle3", "model": "org/model"}}),
+        ("", {"speculative-config": '{"model": "org/model"}'}),
+        ("", {"spec-model": "org/model"}),
+        ("", {"lora-modules": ["a=/srv/a", "b=org/model"]}),
+        ("", {"lora-modules": [{"name": "b", "path": "org/model"}]}),
+        ("", {"default-mm-loras": {"audio": "org/model"}}),
+    ],
+)
+
+
+@OF_A_HUB
+@pytest.mark.parametrize("offline", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_what_lies_in_a_cache_that_the_service_cannot_read_is_refused(
+    host: Host, model: str, args: dict[str, Any], offline: str
+) -> None:
+    path = folder(host, 0o700)
+    if model:
+        host.vllm(model=model)
+    caches(host, path, **{offline: "1"})
+    host.args(args)
+    assert errors(host) == list(CACHES)
+    said = host.ask(CHECK)[0].message
+    assert said.startswith(f"the service could not read {path}: {path} may not be listed by others")
+    assert said.endswith("nothing is fetched, so org/model would have to be read there")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"tokenizer": "/srv/t"},
+        {"speculative-config": {"method": "ngram"}},
+        {"lora-modules": ["a=/srv/a"]},
+        {"lora-modules": '{"name": "a", "path": "/srv/a"}'},
+        {"default-mm-loras": {"audio": "/srv/a"}},
+    ],
+)
+def test_what_is_local_refuses_no_cache(host: Host, args: dict[str, Any]) -> None:
+    caches(host, folder(host, 0o700))
+    host.args(args)
+    assert errors(host) == []
+
+
+def test_a_cache_that_systemd_hides_or_empties_holds_no_model(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.vllm(model="org/model")
     host.env(HF_HUB_OFFLINE="1")
-    host.args({"trust-remote-code": False})
-    assert [one.severity for one in host.ask(CHECK)] == [Severity.WARNING] * 3
+    home, tmp = folder(host), host.root / "tmp" / "hf"
+    tmp.mkdir(parents=True)
+    hidden = {str(home.parent): "ProtectHome= hides it", str(tmp.parent): "PrivateTmp= hides it"}
+    monkeypatch.setattr(reach, "HIDDEN", hidden)
+    for path, why in ((home, "ProtectHome= hides it"), (tmp, "PrivateTmp= hides it")):
+        host.env(HF_HOME=str(path))
+        assert why in host.error(CHECK)
+
+
+def test_a_cache_that_is_open_may_hold_a_model_that_is_not(host: Host) -> None:
+    path = folder(host, 0o755)
+    repository = path / "hub" / "models--org--model"
+    repository.mkdir(parents=True)
+    host.vllm(model="org/model")
+    host.env(HF_HUB_OFFLINE="1", HF_HOME=str(path))
+    assert errors(host) == []
+    repository.chmod(0o700)
+    assert f"the service could not read {repository}: " in host.error(CHECK)
+
+
+def test_the_cache_of_the_instance_may_hold_a_model(host: Host) -> None:
+    host.vllm(model="org/model")
+    host.env(HF_HUB_OFFLINE="1", HF_HOME=str(host.root / "var/cache/kimisvc/kimi/hf"))
+    assert host.ask(CHECK) == []
 
 
 def test_what_systemd_hides_stays_refused_with_the_reason(host: Host) -> None:

@@ -88,6 +88,9 @@ def test_what_is_only_read_may_be_missing() -> None:
     draft = {"speculative-config": {"model": "org/draft"}}
     assert opened(LOCAL, env=env, args=draft) == ("/srv/hf",)
     assert opened(HUB, env={**env, "HF_HUB_OFFLINE": "1"}) == ("-/srv/hf",)
+    assert opened(HUB, env={**env, "TRANSFORMERS_OFFLINE": "1"}) == ("-/srv/hf",)
+    assert opened(LOCAL, env=env, args={"lora-modules": ["a=/srv/a"]}) == ("-/srv/hf",)
+    assert opened(LOCAL, env=env, args={"lora-modules": ["a=org/a"]}) == ("/srv/hf",)
 
 
 PATHS = st.lists(
