@@ -8,7 +8,7 @@ held together where nothing but the profile differed; what else did is told.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.errors import KimisvcError
@@ -81,7 +81,7 @@ def of_generation(box: Box, number: int) -> Side:
     try:
         profile = box.generations.get(number).settings()
     except KimisvcError as error:
-        starts = _good(box.history.start_figures(generation=number))
+        starts = _good(box.history.start_figures(generations=(number,)))
         if not starts:
             raise
         note = f"generation {number}: {error.message}; what it said is not known"
@@ -117,7 +117,15 @@ def of_profile(box: Box, profile: Profile, asked: str) -> Side:
                 numbers.append(generation.number)
         except KimisvcError:
             continue  # damaged: what it said cannot be known
-    all_starts = [one for one in box.history.start_figures() if one.generation in numbers]
+    # All these generations ask alike: of a start that later ones asked otherwise, they tell how.
+    asked_so = {
+        "prompt_tokens": profile.probe.prompt_tokens,
+        "max_tokens": profile.probe.max_tokens,
+    }
+    all_starts = [
+        replace(one, facts={**asked_so, **one.facts})
+        for one in box.history.start_figures(generations=numbers)
+    ]
     starts = _good(all_starts)
     failed = len(all_starts) - len(starts)
     notes = (f"{asked}: {failed} starts that were not accepted are left out",) if failed else ()
@@ -203,10 +211,11 @@ def _need_two(base: Side, other: Side) -> None:
     both = base.profile is not None and other.profile is not None
     same = both and speed_settings(base.profile) == speed_settings(other.profile)  # type: ignore[arg-type]  # both are there
     if same or {s.invocation for s in base.starts} & {s.invocation for s in other.starts}:
+        # A start that was kept from the one to the other was only asked in another way.
+        in_what = "nothing that bears on speed" if same or not both else "how a start is asked"
         raise KimisvcError(
             "same-speed-settings",
-            f"{base.asked} and {other.asked} differ in nothing that bears on speed: the same"
-            " starts speak for both",
+            f"{base.asked} and {other.asked} differ in {in_what}: the same starts speak for both",
             hint="there is nothing to compare; kimisvc history shows the starts",
         )
 

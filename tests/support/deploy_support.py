@@ -61,15 +61,19 @@ def add_start(
     *,
     name: str = "base",
     vllm: str = "0.32.0",
+    kept: str = "",
     **facts: Any,
 ) -> str:
-    """Keep one start of a generation with runs of these speeds; return its invocation."""
+    """Keep one start of a generation with runs of these speeds; return its invocation.
+
+    `kept`: another gate of that start, which was not loaded anew for it.
+    """
     number = box.history.sequence() + 1
     samples = tuple(Sample(128, 256, speed, 0.1) for speed in speeds)
     mean = sum(speeds) / len(speeds)
     proof = Proof(Verdict(kind, "why"), samples, Interval(mean - 1, mean, mean + 1), 0.1)
     record = GateRecord(
-        f"record-{number}", generation, name, "/srv/model", f"start-{number}", 100.0 + number,
+        f"record-{number}", generation, name, "/srv/model", kept or f"start-{number}", 100.0 + number,
         90.0, 200.0 + number, 150.0 + number, 50.0, vllm, None, None, proof,
     )  # fmt: skip
     accepted = Accepted.YES if kind.accepted else Accepted.NO

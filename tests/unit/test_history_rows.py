@@ -18,6 +18,7 @@ from kimisvc.deploy.history import (
     CanaryRow,
     History,
     RollbackRow,
+    StartFigures,
     Which,
 )
 from kimisvc.records.proof import Interval, Proof, Sample, Verdict, VerdictKind
@@ -116,7 +117,34 @@ def test_figures_of_a_start_are_the_runs_of_its_newest_verdict(history: History)
     assert (first.model, first.vllm_version, first.facts) == ("/srv/kimi", "0.33.0", FACTS)
     assert (other.runs, other.vllm_version, other.facts) == ((90.0,), "0.33.0", {})
     assert [f.profile for f in history.start_figures(profile="baseline")] == ["baseline"]
-    assert history.start_figures(generation=4) == history.start_figures(profile="none") == ()
+    assert history.start_figures(generations=(4,)) == history.start_figures(profile="none") == ()
+
+
+def test_figures_are_of_the_generation_that_was_asked_and_not_of_the_one_that_was_loaded(
+    history: History,
+) -> None:
+    """A change of the gate alone keeps the start: it speaks for both, once for each."""
+    history.add_record(record("a", 81.0, 82.0), Accepted.YES, FACTS)
+    asked = {**FACTS, "prompt_tokens": 1024}
+    more: dict[str, object] = {"invocation": "start-a", "generation": 4, "profile": "strict"}
+    history.add_record(record("b", 70.0, 71.0, **more), Accepted.YES, asked)
+    history.add_record(record("c", 72.0, 73.0, **more), Accepted.YES, asked)
+
+    def told(*found: StartFigures | None) -> list[object]:
+        return [one and (one.generation, one.profile, one.runs) for one in found]
+
+    first, newest = (3, "ll_ring", (81.0, 82.0)), (4, "strict", (72.0, 73.0))
+    assert told(*history.start_figures()) == [newest]
+    assert told(*history.start_figures(generations=(3,))) == [first]
+    assert told(*history.start_figures(profile="ll_ring")) == [first]
+    assert told(*history.start_figures(generations=(4,))) == [newest]
+    assert told(*history.start_figures(generations=(3, 4))) == [newest]
+    assert told(*history.start_figures(generations=())) == []
+    assert told(history.verdict_figures("b")) == [(4, "strict", (70.0, 71.0))]
+    assert history.verdict_figures("none") is None
+    # How it was asked is known of the newest gate alone.
+    assert history.start_figures(generations=(4,))[0].facts == asked
+    assert "prompt_tokens" not in history.start_figures(generations=(3,))[0].facts
 
 
 def test_rows_are_found_by_profile_generation_and_moment(history: History) -> None:

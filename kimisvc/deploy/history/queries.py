@@ -24,15 +24,19 @@ BENCH_COLUMNS = (
     " request_throughput, mean_ttft_ms, p99_ttft_ms, mean_tpot_ms, p99_tpot_ms, mean_itl_ms,"
     " p99_itl_ms, facts, sequence"
 )
+NEWEST = "(SELECT max(sequence) FROM verdicts WHERE {})"
+"""The newest of the verdicts that are meant: in braces, which these are."""
+OF_START = "invocation = s.invocation"
 FIGURES = (
-    "SELECT s.invocation, s.generation, s.profile, s.started_at, v.verdict, s.model,"
-    " s.vllm_version, s.facts, s.sequence, m.decode_tok_s, m.prompt_tokens"
-    " FROM starts s JOIN verdicts v ON v.invocation = s.invocation"
-    " AND v.sequence = (SELECT max(sequence) FROM verdicts WHERE invocation = s.invocation)"
+    "SELECT s.invocation, v.generation, v.profile, s.started_at, v.verdict, s.model,"  # noqa: S608 - constants
+    f" s.vllm_version, s.facts, s.sequence, v.sequence = {NEWEST.format(OF_START)},"
+    " m.decode_tok_s, m.prompt_tokens"
+    " FROM verdicts v JOIN starts s ON s.invocation = v.invocation"
     " JOIN samples m ON m.record = v.record"
-    " WHERE (?1 IS NULL OR s.profile = ?1) AND (?2 IS NULL OR s.generation = ?2)"
-    " ORDER BY s.sequence, s.rowid, m.run"
+    " WHERE {} ORDER BY s.sequence, s.rowid, m.run"
 )
+"""In braces, which verdicts are meant, one of a start at most. A start can be kept while its
+gate changes: whose figures these are, the verdict says and not the start."""
 OF_PROFILE = (
     "from_generation IN (SELECT generation FROM applies WHERE profile = ?"
     " UNION SELECT generation FROM starts WHERE profile = ?)"

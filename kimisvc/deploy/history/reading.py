@@ -13,7 +13,9 @@ from kimisvc.deploy.history.queries import (
     CANARY,
     CANARY_COUNTS,
     FIGURES,
+    NEWEST,
     OF_PROFILE,
+    OF_START,
     ROLLBACK,
     START,
     VERDICT,
@@ -38,6 +40,7 @@ from kimisvc.deploy.history.rows import (
 from kimisvc.deploy.history.schema import NEXT
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
 
@@ -139,15 +142,26 @@ class Reading:
         )
 
     def start_figures(
-        self, profile: str | None = None, generation: int | None = None
+        self, profile: str | None = None, generations: Collection[int] | None = None
     ) -> tuple[StartFigures, ...]:
-        """Given a profile's name or a generation (or neither: all), return its measured starts.
+        """Given a profile's name or generations (or neither: all), return their measured starts.
 
-        Oldest first. A start whose newest verdict has no sample is not among
-        them; whether that verdict was good is told, not judged.
+        Oldest first, with the runs of the newest verdict that was on one of these:
+        a start can be kept from one generation to the next. One whose newest has no
+        sample is not among them; whether that verdict was good is told, not judged.
         """
-        rows = self._file.select(FIGURES, (profile, generation))
-        return tuple(figures_of(list(runs)) for _, runs in groupby(rows, key=lambda row: row[:9]))
+        which, values = [OF_START], list[str | int]()
+        if profile is not None:
+            which.append("profile = ?")
+            values.append(profile)
+        if generations is not None:
+            which.append(f"generation IN ({', '.join('?' * len(generations))})")
+            values.extend(generations)
+        return self._figures(f"v.sequence = {NEWEST.format(' AND '.join(which))}", values)
+
+    def verdict_figures(self, record: str) -> StartFigures | None:
+        """Given the record of a verdict, return its own runs; None where nothing was measured."""
+        return next(iter(self._figures("v.record = ?", (record,))), None)
 
     def loads(self, model: str) -> tuple[float, ...]:
         """Given a model, return how long its last five loads took (s), newest first."""
@@ -162,6 +176,10 @@ class Reading:
         """Given a model, return the median of its last five loads (s); 0 if it was never seen."""
         loads = self.loads(model)
         return statistics.median(loads) if loads else 0.0
+
+    def _figures(self, where: str, values: Sequence[str | int]) -> tuple[StartFigures, ...]:
+        rows = self._file.select(FIGURES.format(where), tuple(values))
+        return tuple(figures_of(list(runs)) for _, runs in groupby(rows, key=lambda row: row[:10]))
 
     def _find(self, query: str, which: Which, at: str = "at") -> list[Any]:
         narrowed = {

@@ -18,6 +18,8 @@ from kimisvc.records.proof import Interval, Verdict, VerdictKind
 Fact = str | float | list[str] | None
 Facts = Mapping[str, Fact]
 """The environment of a start, by name (deploy/start_facts.py says which); JSON in the file."""
+GATE_FACTS = ("prompt_tokens", "max_tokens")
+"""What is kept with a start and is of its newest gate: how that has asked."""
 
 
 class Accepted(Enum):
@@ -149,11 +151,13 @@ class BenchRow:
 
 @dataclass(frozen=True, slots=True)
 class StartFigures:
-    """What one start came to: the runs of its newest verdict, and all that must be alike.
+    """What one start came to: the runs of one verdict on it, and all that must be alike.
 
-    `runs` are the decode speeds of that gate's samples (tok/s), at least one.
-    `prompt_tokens` is the median of what those prompts really were; the setting
-    is in `facts`. `model` and `vllm_version` ("" if unknown) are the start's own.
+    `runs` are the decode speeds of that gate's samples (tok/s), at least one;
+    `generation` and `profile` are what it was asked of, which need not be what the
+    start was loaded for. `prompt_tokens` is the median of what those prompts really
+    were; the setting is in `facts`, if no later gate of that start left its own there.
+    `model` and `vllm_version` ("" if unknown) are the start's own.
     """
 
     invocation: str
@@ -240,13 +244,15 @@ def bench_row(row: tuple[Any, ...]) -> BenchRow:
 
 
 def figures_of(rows: list[tuple[Any, ...]]) -> StartFigures:
-    """Given the rows of one start, one a run (as history_queries.FIGURES gives them), return it."""
-    invocation, generation, profile, started_at, verdict, model, version, facts, sequence = rows[0][
-        :9
-    ]
+    """Given the rows of one verdict, one a run (as history_queries.FIGURES gives them), return it."""
+    invocation, generation, profile, started_at, verdict, model, version, *rest = rows[0][:10]
+    facts, sequence, newest = rest
+    known = facts_of(facts)
+    if not newest:
+        known = {name: value for name, value in known.items() if name not in GATE_FACTS}
     return StartFigures(
         invocation=invocation, generation=generation, profile=profile, started_at=started_at,
-        verdict=VerdictKind(verdict), runs=tuple(row[9] for row in rows),
-        prompt_tokens=int(statistics.median(row[10] for row in rows)), model=model,
-        vllm_version=version or "", facts=facts_of(facts), sequence=sequence,
+        verdict=VerdictKind(verdict), runs=tuple(row[10] for row in rows),
+        prompt_tokens=int(statistics.median(row[11] for row in rows)), model=model,
+        vllm_version=version or "", facts=known, sequence=sequence,
     )  # fmt: skip

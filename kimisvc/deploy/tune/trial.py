@@ -198,8 +198,7 @@ def _figures(box: Box, ending: Ending) -> StartFigures | None:
     """Given how a start ended, return its runs; None where nothing was measured."""
     if ending.verdict is None:
         return None
-    figures = box.history.start_figures(generation=ending.verdict.generation)
-    return next((one for one in figures if one.invocation == ending.verdict.invocation), None)
+    return box.history.verdict_figures(ending.verdict.record)
 
 
 def _row(box: Box, pending: Pending, verdict: Verdict, outcome: str) -> TrialRow:

@@ -163,6 +163,29 @@ def test_only_the_newest_environment_that_both_have(tmp_path: Path) -> None:
     assert sum("another environment" in note for note in found.notes) == 2
 
 
+def test_a_start_that_was_kept_speaks_for_all_it_was_asked_of(tmp_path: Path) -> None:
+    """Only the gate changed, twice: another target, which bears on no speed, and other prompts."""
+    box = box_at(tmp_path)
+    strict = replace(BASE, name="strict", gate=GateSettings(SpeedTarget(40, 50)))
+    longer = replace(BASE, name="longer", probe=ProbeSettings(prompt_tokens=1024))
+    a, b, c, d = (add_generation(box, one) for one in (BASE, strict, longer, LL))
+    start = add_start(box, a, (55.0, 55.2))
+    add_start(box, b, (55.4, 55.6), name="strict", kept=start)
+    add_start(box, c, (50.0, 50.2), name="longer", kept=start, prompt_tokens=1024)
+    for number in (a, b):
+        assert [s.runs for s in of_generation(box, number).starts] == [(55.4, 55.6)]
+    assert [s.runs for s in of_generation(box, c).starts] == [(50.0, 50.2)]
+    add_start(box, d, (56.0, 56.1))
+    # What was asked with short prompts is held against what was.
+    found = held_together(of_generation(box, a), of_generation(box, d), 0.02)
+    assert (found.comparison.starts, found.unlike) == ((1, 1), ())
+    with pytest.raises(KimisvcError, match="prompt_tokens: 1024 and 128"):
+        held_together(of_generation(box, c), of_generation(box, d), 0.02)
+    with pytest.raises(KimisvcError, match="the same starts speak for both") as caught:
+        held_together_anyway(of_generation(box, a), of_generation(box, c), 0.02)
+    assert "nothing that bears on speed" not in caught.value.message
+
+
 def test_failed_starts_have_no_say(tmp_path: Path) -> None:
     box = box_at(tmp_path)
     a = add_generation(box, BASE)

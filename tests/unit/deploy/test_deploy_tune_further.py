@@ -164,6 +164,26 @@ def test_what_its_gate_left_open_is_measured_on_that_very_server(
     assert any("without a load" in text for text in scene.told)
 
 
+def test_the_runs_of_a_gate_over_a_start_that_was_kept_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The candidate differs in its gate alone, so that nothing was loaded for it."""
+    scene = Scene(tmp_path, 81.4)
+    number = add_generation(scene.box, replace(WANTED, name="strict"))
+    speeds = (80.0, 80.4, 80.8)
+    add_start(scene.box, number, speeds, name="strict", kept=scene.systemd.invocation)
+    for target, kind in ((SpeedTarget(60, 70), PASS), (SpeedTarget(90, 95), FAIL)):
+        told = scene.carried_out(monkeypatch, target)
+        assert (told.verdict, told.further_runs) == (kind, 0)
+    assert scene.server.asked == 0
+    row = scene.carried_out(monkeypatch)
+    assert row.decode_tok_s is not None
+    every = [*speeds, *[81.4] * row.further_runs]
+    assert row.decode_tok_s.mean == pytest.approx(sum(every) / len(every))
+    assert f"(3 runs of its gate and {row.further_runs} after it)" in row.reason
+    assert scene.carried_out(monkeypatch, None).error > 0
+
+
 def test_what_its_gate_tells_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
