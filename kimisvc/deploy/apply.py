@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, restarts, switch
-from kimisvc.deploy.follow import Begun, Reporter, follow
+from kimisvc.deploy.follow import Begun, Reporter, follow, gates_before
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
@@ -258,7 +258,7 @@ def _carry_out(
         begun = box.history.begin_apply(row)
         # Here, and not before the host was looked at: what was decided meanwhile is of what ran then.
         since = box.history.sequence()
-        ended = ended_by(box, plan)
+        what = Begun(generation.number, since, ended_by(box, plan), gates_before(box, plan.action))
         try:
             restarted = switch(box, plan, generation, wish.units)
         except KimisvcError as error:
@@ -270,7 +270,6 @@ def _carry_out(
     if plan.action is Action.RECORD:
         ending = Ending(Outcome.RECORDED, plan.why)
     else:
-        what = Begun(generation.number, since, ended)
         ending = wait_for(box, generation, plan.action, what, wish.following, reporter)
     keep_ending(box, begun, ending)
     return Applied(ending, generation.number, row.previous, restarted, before, copies)

@@ -52,17 +52,15 @@ def ended(systemd: Systemd, **more: Any) -> None:
     systemd.gate = replace(systemd.gate, active_state="failed", sub_state="failed", **more)
 
 
-def restarted(box: Box, meanwhile: Callable[[], None]) -> Outcome:
-    """What `apply --restart` tells, where something happens while it looks at the host."""
+def applied(box: Box, reload: Reload, meanwhile: Callable[[], None]) -> Outcome:
+    """What an apply of generation 2 tells, where something happens while it looks at the host."""
 
     def preflight(_: Profile) -> tuple[Problem, ...]:
         meanwhile()
         return ()
 
     current = box.generations.get(2)
-    wish = Wish(
-        current.settings(), "", current.resolved(), current.units(), "me", reload=Reload.ALWAYS
-    )
+    wish = Wish(current.settings(), "", current.resolved(), current.units(), "me", reload=reload)
     checks = Checks(preflight, lambda _: (), lambda: None, lambda _: {})
     return apply(box, wish, checks, Silent()).ending.outcome
 
@@ -83,7 +81,9 @@ def test_a_restart_tells_nothing_of_the_start_that_it_ended(
         ended(systemd, exec_main_status=5 if kind is VerdictKind.FAIL else 0)
         for_unit(box)
 
-    assert restarted(box, meanwhile) is Outcome.STOPPED  # nothing comes: no new start here
+    assert (
+        applied(box, Reload.ALWAYS, meanwhile) is Outcome.STOPPED
+    )  # nothing comes: no new start here
 
 
 def test_a_start_that_is_being_ended_is_not_accepted(box: Box, systemd: Systemd) -> None:
@@ -92,6 +92,15 @@ def test_a_start_that_is_being_ended_is_not_accepted(box: Box, systemd: Systemd)
     leave(box, VerdictKind.PASS)
     assert "or is being ended" in settle(box).note
     assert box.generations.sound_accepted() == box.generations.get(1)
+
+
+def test_a_proof_that_is_cut_off_is_not_told_as_the_one_before(box: Box, systemd: Systemd) -> None:
+    """The same start, of which a gate has said something long ago."""
+    ended(systemd, invocation_id="gate-1")
+    leave(box, VerdictKind.PASS, "gate-1")
+    settle(box)
+    assert box.generations.sound_accepted() == box.generations.get(2)
+    assert applied(box, Reload.PROVE, lambda: None) is Outcome.STOPPED
 
 
 # ---------------------------------------------------------------- another generation, the same start
