@@ -21,7 +21,8 @@ The box is read-only to the service but for its own cache, `/var/cache/kimisvc/I
 everything is kept unless a key says otherwise. A folder that a variable or an option names for
 writing (`HF_HOME`, `VLLM_CACHE_ROOT`, `TRITON_CACHE_DIR`, `NCCL_DEBUG_FILE`, `download-dir` and
 the like) is opened in the unit; it has to be there, and the user of the service has to be allowed
-to write it. Nothing in `/home` or `/root` can be opened, nor what is the system's own.
+to write it. Nothing in `/home` or `/root` can be opened, nor what is the system's own. With
+`HF_HUB_OFFLINE = "1"` it is enough that he may read a hub's cache, which has to hold the model.
 """
 
 

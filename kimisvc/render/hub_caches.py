@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
     from kimisvc.records.profile import Profile
 
-CACHES = frozenset({"HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE", "HF_MODULES_CACHE", "download-dir"})
+_MODELS = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME")
+"""Where models lie: in the first of these that is set (huggingface_hub, constants.py)."""
+_CODE = ("HF_MODULES_CACHE", "HF_HOME")
+"""Where transformers copies a model's own code to before it runs it: as above."""
+_WEIGHTS, _TRANSFERS = "download-dir", "HF_XET_CACHE"
+CACHES = frozenset({*_MODELS, *_CODE, _WEIGHTS, _TRANSFERS})
 """The variables and the option that name such a cache."""
-_MODELS = ("HF_HUB_CACHE", "HF_HOME", "download-dir")
-_CODE = ("HF_HOME", "HF_MODULES_CACHE")
-"""Where transformers copies a model's own code to before it runs it."""
 _ON = ("1", "true", "yes", "on")
 
 
@@ -37,13 +39,14 @@ class Use(Enum):
 
 def use_of(cache: str, profile: Profile) -> Use:
     """Given the name of a cache (see CACHES) and a profile, return what vLLM does with it."""
-    if cache in _CODE and _brings_code(profile):
+    if _brings_code(profile) and cache == _first(_CODE, profile):
         return Use.WRITTEN
-    if not any(hub_names(profile)) or cache == "HF_MODULES_CACHE":
+    holds = cache in (_WEIGHTS, _first(_MODELS, profile))
+    if not any(hub_names(profile)) or not (holds or cache == _TRANSFERS):
         return Use.LEFT
     if not _is_offline(profile):
         return Use.WRITTEN
-    return Use.READ if cache in _MODELS else Use.LEFT
+    return Use.READ if holds else Use.LEFT
 
 
 def hub_names(profile: Profile) -> Iterator[str]:
@@ -85,6 +88,10 @@ def table(value: object) -> Mapping[str, object]:
 def _adapter(value: object) -> str:
     """The place of a LoRA: a table says it as its path, a word behind the name it is served as."""
     return str(table(value).get("path", "")) or str(value).partition("=")[2]
+
+
+def _first(names: tuple[str, ...], profile: Profile) -> str:
+    return next((name for name in names if profile.env.get(name)), "")
 
 
 def _brings_code(profile: Profile) -> bool:

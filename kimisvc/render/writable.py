@@ -38,9 +38,10 @@ _ALL_BELOW = (
 
 
 class Form(Enum):
-    """What a value names: a folder, or a file whose folder has to be there already."""
+    """What a value names: a folder, or what needs one that is there already."""
 
     FOLDER = "a folder"
+    STANDING = "a folder that nobody makes"
     FILE = "a file"
 
 
@@ -50,7 +51,7 @@ class Lack(Enum):
     ENDS = "vLLM ends, or fetches nothing"
     LOST = "what was asked for is not written"
     READS = "to read it is enough, and needed: the model or a part of it lies there"
-    NOTHING = "vLLM goes on: it needs nothing there"
+    NOTHING = "vLLM goes on: it needs nothing there, or nothing but what is there already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +93,24 @@ def _files(names: str) -> tuple[Written, ...]:
 
 
 WRITTEN: tuple[Written, ...] = (
-    *_folders(Lack.ENDS, "HF_HOME HF_HUB_CACHE HF_XET_CACHE HF_MODULES_CACHE"),
-    *_folders(Lack.ENDS, "VLLM_CACHE_ROOT VLLM_RPC_BASE_PATH TRITON_CACHE_DIR TRITON_HOME"),
+    *_folders(
+        Lack.ENDS, "HF_HOME HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_XET_CACHE HF_MODULES_CACHE"
+    ),
+    *_folders(Lack.ENDS, "VLLM_CACHE_ROOT TRITON_CACHE_DIR TRITON_HOME TILELANG_CACHE_DIR"),
     *_folders(Lack.ENDS, "TORCHINDUCTOR_CACHE_DIR TORCH_EXTENSIONS_DIR FLASHINFER_WORKSPACE_BASE"),
-    *_folders(Lack.ENDS, "DG_JIT_CACHE_DIR NUMBA_CACHE_DIR MODELSCOPE_CACHE"),
-    *_folders(Lack.LOST, "HOME TMPDIR XDG_CACHE_HOME CUDA_CACHE_PATH HF_ASSETS_CACHE TORCH_HOME"),
+    *_folders(Lack.ENDS, "DG_JIT_CACHE_DIR NUMBA_CACHE_DIR MODELSCOPE_CACHE TVM_FFI_CACHE_DIR"),
+    *_folders(Lack.ENDS, "TIKTOKEN_CACHE_DIR DATA_GYM_CACHE_DIR"),
+    *_folders(Lack.LOST, "HOME TMPDIR XDG_CACHE_HOME CUDA_CACHE_PATH TORCH_HOME TORCH_TRACE"),
+    *_folders(Lack.LOST, "HF_ASSETS_CACHE HUGGINGFACE_ASSETS_CACHE TORCH_COMPILE_DEBUG_DIR"),
     *_folders(Lack.LOST, "VLLM_ASSETS_CACHE VLLM_MEDIA_CACHE VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
-    *_folders(Lack.LOST, "VLLM_DEBUG_DUMP_PATH TRITON_DUMP_DIR PROMETHEUS_MULTIPROC_DIR"),
+    *_folders(Lack.LOST, "VLLM_DEBUG_DUMP_PATH TRITON_DUMP_DIR CUTE_DSL_CACHE_DIR"),
     *_folders(Lack.NOTHING, "XDG_CONFIG_HOME VLLM_CONFIG_ROOT"),
-    *_files("NCCL_DEBUG_FILE NCCL_TOPO_DUMP_FILE NCCL_GRAPH_DUMP_FILE CUDA_LOG_FILE"),
+    *_folders(Lack.NOTHING, "FLASHINFER_CUBIN_DIR OUTLINES_CACHE_DIR"),
+    Written("env", "VLLM_RPC_BASE_PATH", Form.STANDING, Lack.ENDS),
+    Written("env", "PROMETHEUS_MULTIPROC_DIR", Form.STANDING, Lack.ENDS),
+    *_files(
+        "NCCL_DEBUG_FILE NCCL_TOPO_DUMP_FILE NCCL_GRAPH_DUMP_FILE CUDA_LOG_FILE TORCH_LOGS_OUT"
+    ),
     Written("args", "download-dir", Form.FOLDER, Lack.ENDS),
     Written("args", "compilation-config", Form.FOLDER, Lack.ENDS, "cache_dir"),
     Written("args", "compilation-config", Form.FOLDER, Lack.LOST, "debug_dump_path"),
@@ -108,7 +118,13 @@ WRITTEN: tuple[Written, ...] = (
     Written("args", "profiler-config", Form.FOLDER, Lack.LOST, "proton_profiler_dir"),
     Written("args", "mm-encoder-fp8-scale-save-path", Form.FILE, Lack.LOST),
 )
-"""Every key that names a folder or file which vLLM or a library in it writes (their manuals)."""
+"""Every key that names a folder or file which vLLM or a library in it writes.
+
+From their manuals, and from vllm/envs.py of 0.32, huggingface_hub/constants.py
+of 2.4, tiktoken/load.py and tvm_ffi/cpp/extension.py. VLLM_XLA_CACHE_PATH is
+read by nothing. Nobody makes the folder of vLLM's sockets (utils/network_utils.py),
+nor that of the counters of several processes (prometheus_client, mmap_dict.py).
+"""
 _OF_USE = MappingProxyType({Use.READ: Lack.READS, Use.LEFT: Lack.NOTHING})
 """What the lack of a hub's cache means that nothing is written to."""
 
@@ -197,7 +213,7 @@ def _absolute(word: str, base: str) -> PurePosixPath | None:
 
 def _folder(path: PurePosixPath, row: Written) -> PurePosixPath:
     """What has to be open: the folder, that of a file, or what stands before a %h of NCCL's."""
-    folder = path if row.form is Form.FOLDER else path.parent
+    folder = path.parent if row.form is Form.FILE else path
     if row.name != "NCCL_DEBUG_FILE":
         return folder
     patterned = (up for up in (*reversed(folder.parents), folder) if "%" in up.name)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PRIVATE = "PrivateTmp="
 _ENOUGH = {
     Lack.READS: "To read there is enough, as nothing is fetched",
-    Lack.NOTHING: "vLLM does without: nothing that this profile names is needed there",
+    Lack.NOTHING: "vLLM goes on unless it has to write there: no model that it needs lies there",
 }
 """Why a fault of such a folder does not keep vLLM from serving."""
 MOST_NAMED = 3
@@ -55,7 +55,7 @@ def folders(about: Inspection) -> Iterator[Problem | Unseen]:
         elif target.lack in _ENOUGH:
             yield warning(f"{why}. {_ENOUGH[target.lack]}", target.key)
         else:
-            yield Problem(f"{why}. {_instead(about)}", key=target.key)
+            yield Problem(f"{why}. {_instead(about, target)}", key=target.key)
 
 
 def _unreadable(about: Inspection, target: Target) -> str:
@@ -69,7 +69,7 @@ def _unreadable(about: Inspection, target: Target) -> str:
         return ""  # made by systemd at the start, and shown to the service alone
     cache = target.key.partition(".")[2]
     inside = (Path(one) for one in kept_in(cache, target.folder, about.profile))
-    for path in (folder, *(one for one in inside if one.exists())):
+    for path in (folder, *(one for one in inside if _look(one) is None)):
         if why := reach.why_unreachable(path, about.viewer, reach.Need.READ):
             return f"the service could not read {path}: {why}"
     return ""
@@ -79,11 +79,16 @@ def _fault(about: Inspection, target: Target) -> str:
     if target.folder is None:
         return _unnamed(target)
     folder, own = Path(target.folder), about.root / CACHE / about.profile.service.instance
-    if folder.is_relative_to(own) or _is_device(target):
+    made = target.form is Form.FOLDER
+    if folder.is_relative_to(own):
+        there = made or folder == own or not _is_gone(folder)
+        return "" if there else f"{folder} is not there, and nothing makes it"
+    if _is_device(target):
         return ""
     if private := _private(folder):
-        made = target.form is Form.FOLDER or str(folder) == private
-        return "" if made else f"{private} is the service's own and empty: {folder} is not in it"
+        if made or str(folder) == private:
+            return ""
+        return f"{private} is the service's own and empty: {folder} is not in it"
     if is_the_systems(target.folder):
         return f"{folder} is shared by the whole box, and stays read-only to the service"
     why = _closed(about, folder)
@@ -122,7 +127,21 @@ def _private(folder: Path) -> str:
 
 
 def _is_missing(target: Target) -> bool:
-    return target.form is Form.FOLDER and not Path(str(target.folder)).exists()
+    return target.form is Form.FOLDER and _is_gone(Path(str(target.folder)))
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether it is not there: of what this process may not look at nobody can say so."""
+    return isinstance(_look(path), FileNotFoundError | NotADirectoryError)
+
+
+def _look(path: Path) -> OSError | None:
+    """What comes of looking at it; None where it is there."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error
+    return None
 
 
 def _is_made_in(target: Target, sound: set[PurePosixPath]) -> bool:
@@ -130,10 +149,15 @@ def _is_made_in(target: Target, sound: set[PurePosixPath]) -> bool:
     return target.folder is not None and not sound.isdisjoint(target.folder.parents)
 
 
-def _instead(about: Inspection) -> str:
+def _instead(about: Inspection, target: Target) -> str:
     service = about.profile.service
     owner = f"give it to user {service.user}"
     if not service.user:
         owner = "name its owner as [service] user (without one systemd makes a user up)"
-    own = Path("/") / CACHE / service.instance
-    return f"Make a folder for it and {owner}; or name one in {own}, which systemd makes"
+    own = f"{Path('/') / CACHE / service.instance}, which systemd makes"
+    other = {
+        Form.FOLDER: f"name one in {own}",
+        Form.STANDING: f"name {own}",
+        Form.FILE: f"name a file in {own}, not in a folder of it",
+    }[target.form]
+    return f"Make a folder for it and {owner}; or {other}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from kimisvc.records.problems import Severity
 from kimisvc.render.writable import HIDDEN, OF_ITS_OWN, WRITTEN, Form, Lack, Written
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from good_host import Host
 
 CHECK = "write access"
@@ -67,7 +66,12 @@ def test_a_folder_that_is_not_there_is_refused_with_what_always_works(
     else:
         assert problem.severity is Severity.ERROR
         assert problem.message.endswith(
-            "or name one in /var/cache/kimisvc/kimi, which systemd makes"
+            {
+                Form.FOLDER: "or name one in /var/cache/kimisvc/kimi, which systemd makes",
+                Form.STANDING: "or name /var/cache/kimisvc/kimi, which systemd makes",
+                Form.FILE: "or name a file in /var/cache/kimisvc/kimi, which systemd makes, not in a "
+                "folder of it",
+            }[row.form]
         )
     key = f"env.{row.name}" if row.table == "env" else f"args.{row.name}"
     assert problem.key == key
@@ -83,8 +87,64 @@ def test_a_folder_that_the_service_may_only_read_is_named(host: Host, row: Writt
 
 @EACH
 def test_the_cache_of_the_instance_is_always_open(host: Host, row: Written) -> None:
-    asks(host, row, named(row, host.root / "var/cache/kimisvc/kimi/x"))
+    own = host.root / "var/cache/kimisvc/kimi"
+    asks(host, row, own / "x" if row.form is Form.FOLDER else named(row, own))
     assert host.ask(CHECK) == []
+
+
+MADE_BY_NOBODY = pytest.mark.parametrize(
+    "row", [row for row in WRITTEN if row.form is not Form.FOLDER], ids=lambda row: row.name
+)
+
+
+@MADE_BY_NOBODY
+def test_what_nobody_makes_has_to_be_there_in_what_is_open_as_well(
+    host: Host, row: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, open_ = host.root / "var/cache/kimisvc/kimi", folder(host)
+    host.env(VLLM_CACHE_ROOT=str(open_))
+    for path in (own / "x", open_ / "x"):
+        asks(host, row, named(row, path))
+        assert str(path) in host.error(CHECK)
+        path.mkdir(parents=True)
+        path.chmod(0o777)
+        assert host.ask(CHECK) == []
+    tmp = str(host.root / "tmp")
+    monkeypatch.setattr(reach, "HIDDEN", {tmp: "PrivateTmp= hides it"})
+    asks(host, row, named(row, host.root / "tmp"))
+    assert host.ask(CHECK) == []
+    asks(host, row, named(row, host.root / "tmp" / "x"))
+    assert f"{tmp} is the service's own and empty" in host.error(CHECK)
+
+
+@pytest.mark.parametrize("models", ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"])
+def test_what_lies_in_other_folders_asks_nothing_of_the_common_one(host: Host, models: str) -> None:
+    closed, path = folder(host, 0o755), host.root / "other"
+    path.mkdir()
+    path.chmod(0o777)
+    host.vllm(model="org/model")
+    host.args({"trust-remote-code": True})
+    host.env(HF_HOME=str(closed))
+    assert errors(host) == ["env.HF_HOME"]
+    host.env(HF_MODULES_CACHE=str(path))
+    assert errors(host) == ["env.HF_HOME"]  # models are fetched into it
+    host.env(**{models: str(path)})
+    assert errors(host) == []
+    host.env(HF_MODULES_CACHE="")
+    assert errors(host) == ["env.HF_HOME"]  # code is copied there
+    host.args({"trust-remote-code": False})
+    closed.chmod(0o700)
+    host.env(HF_HUB_OFFLINE="1")
+    assert errors(host) == []
+
+
+def test_the_newer_name_of_the_hubs_cache_counts(host: Host) -> None:
+    path = folder(host)
+    host.vllm(model="org/model")
+    host.env(HUGGINGFACE_HUB_CACHE=str(host.root / "none"), HF_HUB_CACHE=str(path))
+    assert errors(host) == []
+    host.env(HF_HUB_CACHE="")
+    assert errors(host) == ["env.HUGGINGFACE_HUB_CACHE"]
 
 
 def test_the_owner_of_a_folder_may_write_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +172,6 @@ def test_a_log_is_not_made_in_a_folder_that_is_not_there(host: Host) -> None:
     assert [problem.key for problem in host.ask(CHECK)] == ["env.NCCL_DEBUG_FILE"]
 
 
-CACHES = ("env.HF_HOME", "env.HF_HUB_CACHE", "args.download-dir")
-
-
 def errors(host: Host) -> list[str]:
     return [one.key for one in host.ask(CHECK) if one.severity is Severity.ERROR]
 
@@ -128,11 +185,11 @@ def test_where_nothing_is_fetched_reading_is_enough(host: Host) -> None:
     path = folder(host, 0o755)
     caches(host, path)
     host.args({"tokenizer": "org/tokenizer"})
-    assert errors(host) == list(CACHES)
+    assert errors(host) == ["env.HF_HUB_CACHE", "args.download-dir"]
     host.env(HF_HUB_OFFLINE="1")
     found = host.ask(CHECK)
     assert [one.severity for one in found] == [Severity.WARNING] * 3
-    assert found[0].message.endswith("To read there is enough, as nothing is fetched")
+    assert found[1].message.endswith("To read there is enough, as nothing is fetched")
 
 
 def test_where_all_of_a_model_is_local_nothing_is_needed(host: Host) -> None:
@@ -140,8 +197,7 @@ def test_where_all_of_a_model_is_local_nothing_is_needed(host: Host) -> None:
         caches(host, path)
         found = host.ask(CHECK)
         assert [one.severity for one in found] == [Severity.WARNING] * 3
-        assert found[0].message.endswith("vLLM does without: nothing that this profile names is "
-                                         "needed there")  # fmt: skip
+        assert "vLLM goes on unless it has to write there" in found[0].message
 
 
 def test_code_of_the_model_is_copied_into_the_cache_wherever_the_model_lies(host: Host) -> None:
@@ -175,7 +231,9 @@ def test_what_lies_in_a_cache_that_the_service_cannot_read_is_refused(
         host.vllm(model=model)
     caches(host, path, **{offline: "1"})
     host.args(args)
-    assert errors(host) == list(CACHES)
+    assert errors(host) == ["env.HF_HUB_CACHE", "args.download-dir"]
+    host.env(HF_HUB_CACHE="")
+    assert errors(host) == ["env.HF_HOME", "args.download-dir"]
     said = host.ask(CHECK)[0].message
     assert said.startswith(f"the service could not read {path}: {path} may not be listed by others")
     assert said.endswith("nothing is fetched, so org/model would have to be read there")
@@ -220,6 +278,25 @@ def test_a_cache_that_is_open_may_hold_a_model_that_is_not(host: Host) -> None:
     assert errors(host) == []
     repository.chmod(0o700)
     assert f"the service could not read {repository}: " in host.error(CHECK)
+
+
+def test_what_this_process_may_not_look_at_is_nothing_to_refuse(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a check by somebody else than root meets the private cache of a made up user."""
+    path = folder(host, 0o755)
+    host.vllm(model="org/model")
+    own = host.root / "var/cache/kimisvc/kimi"
+    host.env(HF_HUB_OFFLINE="1", HF_HOME=str(path), VLLM_RPC_BASE_PATH=str(own / "x"))
+    stat = Path.stat
+
+    def closed(self: Path, **rest: bool) -> os.stat_result:
+        if self.is_relative_to(own) or self.is_relative_to(path / "hub"):
+            raise PermissionError(13, "Permission denied")
+        return stat(self, **rest)
+
+    monkeypatch.setattr(Path, "stat", closed)
+    assert errors(host) == []
 
 
 def test_the_cache_of_the_instance_may_hold_a_model(host: Host) -> None:
