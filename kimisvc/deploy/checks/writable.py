@@ -86,9 +86,8 @@ def _fault(about: Inspection, target: Target) -> str:
     if _is_device(target):
         return ""
     if private := _private(folder):
-        if made or str(folder) == private:
-            return ""
-        return f"{private} is the service's own and empty: {folder} is not in it"
+        there = made or str(folder) == private
+        return "" if there else f"{private} is the service's own and empty: {folder} is not in it"
     if is_the_systems(target.folder):
         return f"{folder} is shared by the whole box, and stays read-only to the service"
     why = _closed(about, folder)
