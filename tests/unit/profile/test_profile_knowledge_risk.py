@@ -200,9 +200,39 @@ def test_what_is_not_for_production_is_risky(name: str) -> None:
     assert name in DANGERS
 
 
+LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 262144}
+
+
+@pytest.mark.parametrize(
+    ("args", "risk"),
+    [
+        ({"max-model-len": 1010000}, RISKY),
+        ({"max-model-len": 1010000, "hf-overrides": {"architectures": ["A"]}}, RISKY),
+        ({"max_model_len": "1M", "hf_overrides": {"text_config": {"rope_parameters": YARN}}}, SAFE_ISH),
+        ({"max-model-len": 131072, "hf-overrides": '{"rope_scaling": {"factor": 4.0}}'}, SAFE_ISH),
+        ({"max-model-len": 131072, "hf-overrides.rope_parameters.factor": 4.0}, SAFE_ISH),
+        ({"hf-overrides": {"rope_parameters": YARN}}, SAFE_ISH),
+        ({}, SAFE_ISH),
+        ({"max-model-len": "auto"}, SAFE_ISH),
+        ({"max-model-len": -1}, SAFE_ISH),
+    ],
+)  # fmt: skip
+def test_a_length_beyond_the_models_own_is_sound_where_positions_are_scaled(
+    args: dict[str, ArgValue], risk: Risk
+) -> None:
+    draft = replace(profile({LONG: "1"}), args=args)
+    judged = variable_risk(LONG, "1", draft)
+    assert judged is not None
+    assert judged.risk is risk
+    found = list(risk_findings(draft))
+    assert bool(found) is (risk is RISKY)
+    assert all(("args", "hf-overrides") in finding.reads for finding in found)
+
+
 @pytest.mark.parametrize("name", DANGERS)
 def test_a_danger_of_vllm_needs_leave(name: str) -> None:
-    one = profile({name: "1"})
+    one = replace(profile({name: "1"}), args={"max-model-len": 10**6})
     (finding,) = risk_findings(one)
     assert finding.message.startswith('"1" is risky, and max_risk is "safe-ish": ')
     assert list(risk_findings(replace(one, allow_risky=(name,)))) == []

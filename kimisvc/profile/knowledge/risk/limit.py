@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.risk.judgement import Judgement
-from kimisvc.profile.knowledge.risk.variables import variable_risk
+from kimisvc.profile.knowledge.risk.variables import RULES_READ, variable_risk
 from kimisvc.profile.knowledge.variables.check import refused
 from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.options import option_name
@@ -68,12 +68,14 @@ def risk_findings(
     for path, value, judged in over:
         link = (("hardware", "link"),) if path[0] == "env" else ()
         message = _refusal(value, judged, draft, leave)
-        yield Finding(path, message, reads=(("max_risk",), ("allow_risky",), *link))
+        reads = (("max_risk",), ("allow_risky",), *link, *RULES_READ.get(path[1], ()))
+        yield Finding(path, message, reads=reads)
     for name in draft.allow_risky:
         if _plain(name) not in needed:
             set_at = (("env", name), ("args", _plain(name)), ("max_risk",), ("hardware", "link"))
             message = _needless(name, draft)
-            yield Finding(("allow_risky",), message, Severity.WARNING, reads=set_at)
+            reads = (*set_at, *RULES_READ.get(name, ()))
+            yield Finding(("allow_risky",), message, Severity.WARNING, reads=reads)
 
 
 def _judgements(

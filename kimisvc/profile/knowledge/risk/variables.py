@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.context_length import AS_THE_MODEL, LENGTH
 from kimisvc.profile.knowledge.nccl.selections import (
     COLLECTIVES,
     allowed_algorithms,
     allowed_protocols,
 )
+from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.profile.knowledge.risk.judgement import Judgement
 from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
 from kimisvc.profile.knowledge.variables.row import NCCL_GUIDE
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.options import option_name
 from kimisvc.records.profile import Link, Risk
 
 if TYPE_CHECKING:
+    from kimisvc.profile.problems import KeyPath
     from kimisvc.records.profile import Profile
 
 Rule = Callable[[str, "Profile"], "Judgement | None"]
@@ -100,6 +105,32 @@ def _debug(value: str, _profile: Profile) -> Judgement | None:
     )
 
 
+_ROPE = re.compile(r"rope[_-](scaling|parameters|theta)")
+"""Keys of a model's config.json that say how positions are scaled, under a key or in JSON."""
+
+
+def _long_context(_value: str, profile: Profile) -> Judgement | None:
+    """A length beyond the model's own is sound where positions are scaled: YaRN of Qwen's recipes.
+
+    Where the length is the model's, nothing goes beyond it (vLLM, config/model.py).
+    """
+    source = "vLLM, config/model.py"
+    if option(profile.args, LENGTH) in AS_THE_MODEL:
+        why = f"without effect while {LENGTH} is left to the model"
+        return Judgement(Risk.SAFE_ISH, why, source)
+    written = profile.args.items()
+    overrides = (f"{name} {value}" for name, value in written if _is_of(name, "hf-overrides"))
+    if not any(_ROPE.search(override) for override in overrides):
+        return None
+    why = "hf-overrides scale positions; that the length fits their factor nobody checks any more"
+    return Judgement(Risk.SAFE_ISH, why, source)
+
+
+def _is_of(written: str, option: str) -> bool:
+    """Whether it is that option, or a field of it behind a dot."""
+    return option_name(written).partition(".")[0] == option
+
+
 _NOT_JUDGED = Judgement(
     Risk.SAFE_ISH, "not judged: what it may cost nobody here has looked at", "vLLM, envs.py"
 )
@@ -111,8 +142,13 @@ VALUE_RULES: Mapping[str, Rule] = {
     "NCCL_P2P_DISABLE": _only_the_network,
     "NCCL_SHM_DISABLE": _only_the_network,
     "NCCL_DEBUG": _debug,
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": _long_context,
 }
 """The rule of each variable that has one; None of it leaves the row's own risk."""
+RULES_READ: Mapping[str, tuple[KeyPath, ...]] = {
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": (("args", LENGTH), ("args", "hf-overrides")),
+}
+"""What else than [env] and the link of the box such a rule reads."""
 
 
 def variable_risk(name: str, value: str, profile: Profile) -> Judgement | None:
