@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kimisvc.profile.knowledge.risk.options import option_risk
 from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.lines import key_lines, line_of
 from kimisvc.profile.options import option_name
 from kimisvc.profile.settings import TABLES
@@ -160,16 +161,21 @@ def _variables(
         origin, file, line = places.of(("env", key))
         yield Explained(
             "env", key, toml(value), origin, _does(key, vllm),
-            rendered.assignments[key], file, line, variable_risk(key, value, profile),
+            rendered.assignments[key], file, line, variable_risk(key, value, profile, vllm),
         )  # fmt: skip
 
 
 def _does(name: str, vllm: VllmKnowledge) -> str:
     """What a variable does; of one that nobody described here, who reads it and what."""
     known = VARIABLES.get(name)
+    read = name in vllm.variables
     if known:
-        return f"{known.does} {known.ages}".rstrip()
-    if name in vllm.variables:
+        unread = f"vLLM {vllm.version} does not read it."
+        ages = known.ages if read or not name.startswith("VLLM_") else unread
+        return f"{known.does} {ages}".rstrip()
+    if not read and (gone := REMOVED.get(name)):
+        return f"Removed in vLLM {gone.removed_in}, which ignores it. {gone.instead}."
+    if read:
         reading = vllm.readings.get(name)
         reads = f", which reads {reading.reads.value}" if reading else ""
         return f"A variable of vLLM{reads}; it is not described here."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kimisvc.cli.main import main
+from kimisvc.profile.explained import _does as does
 from kimisvc.profile.knowledge.variables.table import VARIABLES
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 
@@ -113,6 +115,13 @@ def test_a_question_names_the_line_of_each_of_its_keys(
     [
         ("VLLM_LOG_STATS_INTERVAL", "Seconds between lines of statistics.", "safe"),
         ("VLLM_LORA_ENABLE_DUAL_STREAM", "A variable of vLLM, which reads ", "safe-ish"),
+        (
+            "VLLM_USE_V1",
+            "Removed in vLLM 0.11, which ignores it. There is no other engine. Leave it out.",
+            "safe",
+        ),
+        ("VLLM_RPC_TIMEOUT", "Removed in vLLM 0.23, which ignores it. Leave it out.", "safe"),
+        ("VLLM_PLUGINS", "The only plugins that are loaded; unset: all", "safe-ish"),
         ("MY_OWN", "Not described here; vLLM's processes get it as it is.", None),
     ],
 )
@@ -126,6 +135,17 @@ def test_every_variable_says_what_it_does(
     (row,) = (row for row in rows if row["key"] == name)
     assert row["does"].startswith(does)
     assert (row["judgement"] or {}).get("risk") == risk
+
+
+def test_what_the_installed_vllm_is_too_old_for_is_said_not_to_be_read() -> None:
+    new = shipped_knowledge()
+    old = replace(new, version="0.9.0", variables=new.variables - {"VLLM_PORT"})
+    assert does("VLLM_PORT", new) == "First port of vLLM's own processes."
+    assert does("VLLM_PORT", old).endswith(" vLLM 0.9.0 does not read it.")
+    assert does("NCCL_PROTO", old) == does("NCCL_PROTO", new)
+    assert does("VLLM_USE_V1", replace(old, variables=frozenset({"VLLM_USE_V1"}))).startswith(
+        "A variable of vLLM"
+    )
 
 
 def test_every_option_of_vllm_is_told_once(settings: dict[str, Any]) -> None:

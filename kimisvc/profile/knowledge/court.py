@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.model.rules import model_findings
 from kimisvc.profile.knowledge.risk.limit import risk_findings
 from kimisvc.profile.knowledge.risk.options import option_risk
+from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.knowledge.variables.check import variable_findings
 from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.options import option_findings
@@ -49,4 +51,5 @@ def judged(draft: Profile, sight: Sight) -> Iterator[Finding]:
     ]
     yield from found
     wrong = {finding.path for finding in found if finding.severity is Severity.ERROR}
-    yield from risk_findings(draft, option_risk, wrong=wrong)
+    of_variable = partial(variable_risk, vllm=vllm)
+    yield from risk_findings(draft, option_risk, of_variable, wrong=wrong)

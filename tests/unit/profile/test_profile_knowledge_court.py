@@ -165,3 +165,17 @@ def test_a_warning_leaves_the_risk_to_be_judged(tmp_path: Path) -> None:
     sight = Sight(lambda _: shipped_knowledge(), lambda _: None)
     found = check(tmp_path / "p.toml", shipped("profiles"), lambda draft: judged(draft, sight))
     assert [problem.severity for problem in found.problems] == [Severity.WARNING, Severity.ERROR]
+
+
+def test_what_vllm_ignores_is_not_refused_for_its_risk(tmp_path: Path) -> None:
+    keys = told(tmp_path, '[env]\nVLLM_USE_V1 = "1"\nVLLM_OF_TOMORROW = "1"\n')
+    strict = told(tmp_path, 'max_risk = "safe"\n[env]\nVLLM_USE_V1 = "1"\nVLLM_OF_TOMORROW = "1"\n')
+    assert strict["env.VLLM_USE_V1"] == keys["env.VLLM_USE_V1"]
+    assert len(strict["env.VLLM_OF_TOMORROW"]) == len(keys["env.VLLM_OF_TOMORROW"]) + 1
+
+
+def test_what_is_spoiled_refuses_no_long_context(tmp_path: Path) -> None:
+    long = '[args]\nmax-model-len = 1000000\n{}[env]\nVLLM_ALLOW_LONG_MAX_MODEL_LEN = "1"\n'
+    key = "env.VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+    assert key in told(tmp_path, long.format(""))
+    assert key not in told(tmp_path, long.format("hf-overrides = nan\n"))

@@ -193,7 +193,7 @@ def test_every_judged_variable_of_vllm_is_one_of_the_newest() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_INSECURE_SERIALIZATION", "VLLM_PLUGINS",
+    ["VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_INSECURE_SERIALIZATION",
      "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH"],
 )  # fmt: skip
 def test_what_is_not_for_production_is_risky(name: str) -> None:
@@ -246,6 +246,32 @@ def test_every_variable_of_vllm_has_a_risk_with_its_reason(name: str) -> None:
     assert judged.source
     strict = replace(profile({name: "/x"}), max_risk=Risk.SAFE)
     assert bool(list(risk_findings(strict))) is (judged.risk is not Risk.SAFE)
+
+
+def test_fewer_plugins_are_no_danger() -> None:
+    """Without the variable vLLM loads all that are installed; empty it loads none."""
+    assert list(risk_findings(profile({"VLLM_PLUGINS": "a,b"}))) == []
+    some, none = (variable_risk("VLLM_PLUGINS", value, profile({})) for value in ("a", ""))
+    assert some is not None
+    assert none is not None
+    assert (some.risk, none.risk, none.why) == (SAFE_ISH, SAFE, "loads no plugin")
+    other = variable_risk("VLLM_LORA_RESOLVER_CACHE_DIR", "", profile({}))
+    assert other is not None
+    assert other.why == "an empty value is as good as none"
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("VLLM_USE_V1", "0.11"), ("VLLM_RPC_TIMEOUT", "0.23")]
+)
+def test_what_vllm_removed_risks_nothing_where_it_is_not_read(name: str, version: str) -> None:
+    new = shipped_knowledge()
+    old = replace(new, variables=new.variables | {name})
+    ignored, read = (variable_risk(name, "1", profile({}), vllm) for vllm in (new, old))
+    assert ignored is not None
+    assert read is not None
+    assert (ignored.risk, read.risk) == (SAFE, SAFE_ISH)
+    assert ignored.why == f"removed in vLLM {version}, which ignores it"
+    assert read.why.startswith("not judged")
 
 
 def test_a_variable_of_vllm_without_a_row_is_said_not_to_be_judged() -> None:

@@ -17,12 +17,14 @@ from kimisvc.profile.knowledge.risk.judgement import Judgement
 from kimisvc.profile.knowledge.variables.conflicts import number, p2p_is_off
 from kimisvc.profile.knowledge.variables.row import NCCL_GUIDE
 from kimisvc.profile.knowledge.variables.table import VARIABLES
+from kimisvc.profile.knowledge.vllm.history import REMOVED
 from kimisvc.profile.options import option_name
 from kimisvc.records.profile import Link, Risk
 
 if TYPE_CHECKING:
     from kimisvc.profile.problems import KeyPath
     from kimisvc.records.profile import Profile
+    from kimisvc.records.vllm import VllmKnowledge
 
 Rule = Callable[[str, "Profile"], "Judgement | None"]
 
@@ -131,8 +133,9 @@ def _is_of(written: str, option: str) -> bool:
     return option_name(written).partition(".")[0] == option
 
 
+_ENVS = "vLLM, envs.py"
 _NOT_JUDGED = Judgement(
-    Risk.SAFE_ISH, "not judged: what it may cost nobody here has looked at", "vLLM, envs.py"
+    Risk.SAFE_ISH, "not judged: what it may cost nobody here has looked at", _ENVS
 )
 """Of a variable of vLLM that has no row."""
 VALUE_RULES: Mapping[str, Rule] = {
@@ -151,19 +154,26 @@ RULES_READ: Mapping[str, tuple[KeyPath, ...]] = {
 """What else than [env] and the link of the box such a rule reads."""
 
 
-def variable_risk(name: str, value: str, profile: Profile) -> Judgement | None:
+def variable_risk(
+    name: str, value: str, profile: Profile, vllm: VllmKnowledge | None = None
+) -> Judgement | None:
     """Given a variable and its value in a profile, return its risk, or None if nothing is known.
 
-    Of VLLM_* something always is: what has no row may do anything.
+    Of VLLM_* something always is: what has no row may do anything. With the vLLM
+    that will run, what its makers removed before it is known to do nothing.
 
     The value counts (NCCL_DEBUG=WARN is not NCCL_DEBUG=TRACE), and so do the
     other variables and the link of the box.
     """
     row = VARIABLES.get(name)
+    gone = REMOVED.get(name) if vllm and name not in vllm.variables else None
+    if gone:
+        why = f"removed in vLLM {gone.removed_in}, which ignores it"
+        return Judgement(Risk.SAFE, why, _ENVS)
     if row is None:
         return _NOT_JUDGED if name.startswith("VLLM_") else None
     if not value:
-        return Judgement(Risk.SAFE, "an empty value is as good as none", row.source)
+        return Judgement(Risk.SAFE, row.empty or "an empty value is as good as none", row.source)
     if value in row.harmless:
         return Judgement(Risk.SAFE, "what happens without it as well", row.source)
     rule = VALUE_RULES.get(name)

@@ -1,6 +1,7 @@
 """The variables of a profile's [env], judged by what NCCL, CUDA and the libraries beside them make of them.
 
-VLLM_* variables are left to the vLLM that will run.
+Of VLLM_* only values with a row's grammar are judged here (VLLM_NCCL_SO_PATH);
+what the vLLM that will run makes of a name or a value, knowledge.vllm.variables says.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ class Variable:
     """One environment variable: what it does, what it takes, and what it may cost.
 
     `syntax` None: any text. `harmless` values are safe whatever `risk` says
-    (defaults, for the most part). `since` and `removed` are versions of its
+    (defaults, for the most part). `empty` says what an empty value means where it
+    is not as good as none. `since` and `removed` are versions of its
     library, `instead` is what to write where the variable is deprecated or
     removed, `changed` says what later versions read differently.
     """
@@ -58,6 +59,7 @@ class Variable:
     acts_on: ActsOn = ActsOn.COLLECTIVES
     document: str = NCCL_GUIDE
     harmless: tuple[str, ...] = ()
+    empty: str = ""
     since: str = ""
     removed: str = ""
     deprecated: str = ""

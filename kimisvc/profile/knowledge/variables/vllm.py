@@ -40,8 +40,12 @@ VLLM: tuple[Variable, ...] = (
            why="lets messages between processes carry code that is run"),
     danger("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1 loads adapters while serving.",
            why="lets all who reach the port load adapters into the server"),
-    danger("VLLM_PLUGINS", "Plugins that are loaded; unset: all that are installed, empty: none.",
-           why="runs the code of each plugin that it names in every process of vLLM", harmless=()),
+    # No danger by being set: without it the code of every installed plugin runs (plugins/__init__.py).
+    safe_ish("VLLM_PLUGINS", "The only plugins that are loaded; unset: all that are installed, but "
+             "for those that add endpoints; empty: none.", empty="loads no plugin",
+             document="vLLM, plugins/__init__.py",
+             why="fewer plugins run than without it, but one that it names may add endpoints, which "
+             "is never loaded unnamed"),
     danger("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH", "1 keeps a server up whose engine died.",
            why="keeps a server up whose engine is dead, so that systemd never starts it again",
            document=_ENVS),
