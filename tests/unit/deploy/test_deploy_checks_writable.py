@@ -97,6 +97,13 @@ MADE_BY_NOBODY = pytest.mark.parametrize(
 )
 
 
+def test_the_folder_of_sockets_is_one_that_nobody_makes(host: Host) -> None:
+    host.env(VLLM_RPC_BASE_PATH=str(host.root / "var/cache/kimisvc/kimi/rpc"))
+    said = host.error(CHECK)
+    assert "/rpc is not there, and nothing makes it" in said
+    assert said.endswith("or name /var/cache/kimisvc/kimi, which systemd makes")
+
+
 @MADE_BY_NOBODY
 def test_what_nobody_makes_has_to_be_there_in_what_is_open_as_well(
     host: Host, row: Written, monkeypatch: pytest.MonkeyPatch
