@@ -19,7 +19,7 @@ from kimisvc.render.quoting import (
     path_value,
     printable,
 )
-from kimisvc.render.writable import CACHE, needed_folders, read_write_paths
+from kimisvc.render.writable import CACHE, mounted_folders, read_write_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +86,7 @@ def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str
     instance = service.instance
     needed = (
         vllm.executable, vllm.model, service.working_directory,
-        *(str(folder) for folder in needed_folders(profile)),
+        *(str(folder) for folder in mounted_folders(profile)),
     )  # fmt: skip
     deadlines = {name: span(seconds) for name, seconds in asdict(Deadlines.of(profile)).items()}
     return {

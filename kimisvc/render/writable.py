@@ -145,18 +145,15 @@ def read_write_paths(profile: Profile) -> tuple[str, ...]:
     With a `-` a folder may be missing; without one the unit then fails at once,
     in the place of a load that ends there.
     """
-    needed = frozenset(needed_folders(profile))
+    needed = frozenset(_with_any(profile, Lack.ENDS))
     return tuple(
         list_word(str(folder) if folder in needed else f"-{folder}") for folder in _opened(profile)
     )
 
 
-def needed_folders(profile: Profile) -> tuple[PurePosixPath, ...]:
-    """Given a profile, return the folders that its unit opens and does not start without."""
-    ends = [folder for _, folder in _outside(profile, Lack.ENDS)]
-    return tuple(
-        folder for folder in _opened(profile) if any(one.is_relative_to(folder) for one in ends)
-    )
+def mounted_folders(profile: Profile) -> tuple[PurePosixPath, ...]:
+    """Given a profile, return the folders that have to be mounted first: to be written, or to be read."""
+    return tuple(_with_any(profile, Lack.ENDS, Lack.READS))
 
 
 def needed_keys(profile: Profile) -> frozenset[str]:
@@ -168,6 +165,12 @@ def _opened(profile: Profile) -> tuple[PurePosixPath, ...]:
     """All folders that the unit opens, but those in another: they are open, or made there."""
     folders = {folder for _, folder in _outside(profile, *Lack)}
     return tuple(folder for folder in sorted(folders) if folders.isdisjoint(folder.parents))
+
+
+def _with_any(profile: Profile, *lacks: Lack) -> Iterator[PurePosixPath]:
+    """The opened folders in which one of these kinds lies."""
+    of_these = [folder for _, folder in _outside(profile, *lacks)]
+    yield from (f for f in _opened(profile) if any(one.is_relative_to(f) for one in of_these))
 
 
 def _outside(profile: Profile, *lacks: Lack) -> Iterator[tuple[str, PurePosixPath]]:

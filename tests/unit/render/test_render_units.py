@@ -289,6 +289,10 @@ def test_a_folder_that_is_written_is_mounted_first_where_a_start_needs_it(
     unit = service(replace(PLAIN, env=env), templates, place)
     assert words(unit.one("RequiresMountsFor", "Unit"))[-1] == "/mnt/nvme/cache"
     assert words(unit.one("ReadWritePaths")) == ["-/mnt/logs", "/mnt/nvme/cache"]
+    hub = replace(PLAIN, vllm=VllmSettings("/opt/vllm/bin/vllm", "moonshotai/Kimi-K2.5"))
+    offline = {"HF_HOME": "/mnt/hub", "HF_HUB_OFFLINE": "1"}  # read, and not written
+    unit = service(replace(hub, env=offline), templates, place)
+    assert words(unit.one("RequiresMountsFor", "Unit")) == ["/opt/vllm/bin/vllm", "/mnt/hub"]
 
 
 @pytest.mark.parametrize(
