@@ -12,7 +12,7 @@ import click
 
 from kimisvc.cli import doors
 from kimisvc.cli.options import Form, as_json, instance
-from kimisvc.cli.output import emit_json, problem_json, problem_lines
+from kimisvc.cli.output import emit_json, place_for, problem_json, problem_lines
 from kimisvc.errors import ExitStatus, KimisvcError, NoSystemdError
 
 if TYPE_CHECKING:
@@ -70,15 +70,13 @@ def import_(
 
     if bool(command) == (unit is not None):
         raise NothingToImportError("nothing-to-import", "say what: a COMMAND, or --unit UNIT")
-    if output is not None and files.exists(output):
-        if not output.is_file():  # a device would be replaced by a file, for everybody
-            raise KimisvcError("not-a-file", f"{output} is there, and is no plain file")
-        if not overwrite:
-            raise KimisvcError("file-exists", f"{output} is there already", hint="add --overwrite")
+    place = place_for(output) if output is not None else None
+    if place is not None and files.exists(place) and not overwrite:
+        raise KimisvcError("file-exists", f"{output} is there already", hint="add --overwrite")
     adopted = _adopt(command, unit, instance or "")
     problems = _problems(adopted, str(output or NOT_SAVED))
-    if output is not None:
-        files.write_atomic(output, adopted.text)
+    if place is not None:
+        files.write_atomic(place, adopted.text)
     if form is Form.JSON:
         emit_json(_json(adopted, problems, output))
     elif output is None:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,23 @@ if TYPE_CHECKING:
 def emit_json(value: Any) -> None:
     """Given any JSON value, print it as the answer."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def place_for(output: str | Path) -> Path:
+    """Given where a file is wanted, return where it is to be written: links are followed.
+
+    Raise KimisvcError where something else than a plain file is: a device, say, would be
+    replaced by a file, for everybody on the box.
+    """
+    place = Path(output).absolute()
+    try:
+        place = place.resolve()
+        odd = place.exists() and not place.is_file()
+    except (OSError, RuntimeError) as error:  # a link that leads to itself, a closed folder
+        raise KimisvcError("not-a-file", f"{output} cannot be written: {error}") from error
+    if odd:
+        raise KimisvcError("not-a-file", f"{output} is there, and is no plain file")
+    return place
 
 
 SHORT = 10.0

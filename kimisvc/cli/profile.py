@@ -9,7 +9,7 @@ import click
 
 from kimisvc.cli import doors
 from kimisvc.cli.options import Form, as_json, profile_argument
-from kimisvc.cli.output import emit_json, problem_json, problem_lines
+from kimisvc.cli.output import emit_json, place_for, problem_json, problem_lines
 from kimisvc.errors import ExitStatus, KimisvcError, ProfileRefusedError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def render(profile: str, output: Path | None, form: Form) -> None:
 
     files.make_folder(output)
     for unit in units:
-        files.write_atomic(output / unit.name, unit.text, mode=0o644)
+        files.write_atomic(place_for(output / unit.name), unit.text, mode=0o644)
         if form is Form.TEXT:
             click.echo(str(output / unit.name))
     if form is Form.JSON:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ import click
 from kimisvc.cli import doors, options
 from kimisvc.cli.history import Moment
 from kimisvc.cli.options import Form
-from kimisvc.cli.output import emit_json, table
+from kimisvc.cli.output import emit_json, place_for, table
 
 if TYPE_CHECKING:
     from kimisvc.observe.report import terminal
@@ -34,12 +33,13 @@ def report(output: str | None, since: float | None, instance: str | None, form: 
     from kimisvc.observe.report.story import read_story
 
     name = doors.instance_or_default(instance)
+    place = place_for(output) if output is not None else None
     # Nothing of it asks systemd: the door is never opened.
     story = read_story(doors.box(Systemd(), name), Which(since=since))
-    if output is not None:
+    if place is not None:
         from kimisvc.observe.report.page import page
 
-        files.write_atomic(Path(output).absolute(), page(story))
+        files.write_atomic(place, page(story))
     if form is Form.JSON:
         emit_json({**terminal.as_json(story), "output": output})
     elif output is not None:

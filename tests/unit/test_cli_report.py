@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,6 +83,27 @@ def test_where_it_cannot_be_written(call: Callable[..., tuple[int, str, str]]) -
     status, out, err = call("-o", "/no/such/folder/r.html")
     assert (status, out) == (1, "")
     assert "/no/such/folder" in err
+
+
+def test_a_device_is_never_replaced_and_a_link_is_followed(
+    call: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link.html", tmp_path / "file.html"
+    os.mkfifo(pipe)
+    for odd in (pipe, tmp_path):
+        status, out, err = call("-o", str(odd))
+        assert (status, out) == (1, ""), odd
+        assert "is there, and is no plain file" in err
+    assert pipe.is_fifo()
+    link.symlink_to(file)
+    assert call("-o", str(link))[0] == 0
+    assert link.is_symlink()
+    assert file.read_text().startswith("<!doctype html>")
+    link.unlink()
+    link.symlink_to(link)
+    status, _, err = call("-o", str(link))
+    assert status == 1
+    assert "cannot be written" in err
 
 
 def test_no_history_yet(call: Callable[..., tuple[int, str, str]]) -> None:
