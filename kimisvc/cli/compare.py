@@ -52,7 +52,7 @@ def _side(box: Box, word: str) -> Side:
     from kimisvc.deploy.comparing import of_generation, of_name, of_profile
 
     if word.isdecimal():
-        return of_generation(box, int(word))
+        return of_generation(box, options.GENERATION.convert(int(word[:20]), None, None))
     if "/" not in word and not word.endswith(".toml"):
         named = of_name(box, word)
         if named is not None:

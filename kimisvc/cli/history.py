@@ -49,7 +49,7 @@ class Moment(click.ParamType[float]):
 @click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), default=None,
               help=f"How many of the newest events: {SHOWN} unless said, with --csv all.")  # fmt: skip
 @click.option("--profile", metavar="NAME", help="Only what is of this profile.")
-@click.option("--generation", type=click.IntRange(1), metavar="N", help="Only of this generation.")
+@click.option("--generation", type=options.GENERATION, metavar="N", help="Only of this generation.")
 @click.option("--since", type=Moment(), metavar="WHEN", help="Only since: 2d ago, or a date.")
 @click.option("--what", type=click.Choice([what.value for what in What]), multiple=True,
               help="Only events of this kind; may be given several times.")  # fmt: skip

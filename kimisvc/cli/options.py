@@ -55,6 +55,10 @@ def as_json(command: Callable[..., Result]) -> Callable[..., Result]:
     return answering_json("Answer with JSON on stdout, for programs.")(command)
 
 
+GENERATION = click.IntRange(1, 1_000_000)
+"""The number of a generation: a box that makes one an hour takes a century to come to the end."""
+
+
 class Instance(click.ParamType[str]):
     """The name of an instance, as a profile may give it: it becomes part of paths and unit names."""
 

@@ -24,9 +24,7 @@ def _told(row: RollbackRow | None) -> str:
 
 
 @click.command()
-@click.option(
-    "--to", "number", type=click.IntRange(1, 1_000_000), metavar="N", help="Restore generation N."
-)
+@click.option("--to", "number", type=options.GENERATION, metavar="N", help="Restore generation N.")
 @click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
 @click.option("--unit", "by_unit", is_flag=True, hidden=True)
 @options.instance

@@ -212,3 +212,12 @@ def test_a_hundred_thousand_canaries_are_quick_to_ask(kept: History) -> None:
             assert "SEARCH" in plan
             assert "TEMP B-TREE" not in plan
     assert len(kept.canaries(limit=50)) == 50
+
+
+@pytest.mark.parametrize("number", ["0", "99999999999999999999", "9" * 5000])
+def test_a_number_that_no_generation_has_is_a_usage_error(
+    number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["history", "--generation", number], ["compare", number, "1"]):
+        assert main(words) == 2, words
+        assert "Error: Invalid value" in capsys.readouterr().err
