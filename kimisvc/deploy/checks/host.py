@@ -26,7 +26,6 @@ LEAST_FREE = 64 * MIB
 LEAST_CACHE = 2 * GIB
 """What compiled kernels and graphs of a large model were seen to take (bytes)."""
 CACHE = Path("var/cache/kimisvc")
-RUNTIME_UNITS = Path("run/systemd/system")
 NOWHERE = Path("/dev/null")
 
 
@@ -97,13 +96,15 @@ def kernel_limits(about: Inspection) -> Iterator[Problem]:
 
 
 def masked(about: Inspection) -> Iterator[Problem]:
-    """Yield units of ours that are masked: systemd starts none of those."""
+    """Yield units of ours that are masked: systemd starts none of those.
+
+    One that is masked until the next boot (`mask --runtime`) is not: ours lie in /etc, which
+    goes before /run (systemd.unit(5), unit file load path).
+    """
     units = UnitNames.of(about.profile.service.instance)
     canary = (units.canary, units.canary_timer) if about.profile.canary is not None else ()
     names = (units.service, units.gate, units.rollback, units.target, *canary)
-    for folder in (about.place.units, about.root / RUNTIME_UNITS):
-        for name in names:
-            path = folder / name
-            if path.is_symlink() and path.readlink() == NOWHERE:
-                runtime = "" if folder == about.place.units else "--runtime "
-                yield Problem(f"{name} is masked; systemctl unmask {runtime}{name}", file=str(path))
+    for name in names:
+        path = about.place.units / name
+        if path.is_symlink() and path.readlink() == NOWHERE:
+            yield Problem(f"{name} is masked; systemctl unmask {name}", file=str(path))
