@@ -38,9 +38,11 @@ SHEBANG_LINE = 256
 class Need(IntFlag):
     """What is to be done with a file, as the bits of a mode: read it, run it, drive a device.
 
-    FILL is for folders: to list one, and make and take away what is in it.
+    ENTER and FILL are for folders: to start in one, for which it need not be
+    listed (chdir(2)); to list one, and make and take away what is in it.
     """
 
+    ENTER = 1
     READ = 4
     RUN = 5
     DRIVE = 6
@@ -61,7 +63,8 @@ ANYBODY = Viewer()
 def why_unreachable(path: Path, viewer: Viewer = ANYBODY, need: Need = Need.READ) -> str:
     """Given an absolute path, say why a hardened unit of `viewer` cannot reach it; "" if it can.
 
-    A folder has to be listable. Only what this process may see itself is judged.
+    A folder has to be listable, unless it is only to be entered. Only what this process may
+    see itself is judged.
     """
     for step in _walk(path):
         if isinstance(step, str):
@@ -208,9 +211,12 @@ def _denied(step: _Step, viewer: Viewer, need: Need) -> str:
     shift = 6 if viewer.uid == found.st_uid else 3 if found.st_gid in viewer.gids else 0
     granted = mode >> shift & 7
     who = "others" if viewer.uid is None else f"user {viewer.uid}"
-    if not step.is_last:
-        return "" if granted & 1 else f"may not be entered by {who}"
-    if stat.S_ISDIR(mode):
+    is_folder = stat.S_ISDIR(mode)
+    if not step.is_last or need is Need.ENTER:
+        # What is no folder is told as that: by the kernel at the next step, by who asked at the end.
+        may_enter = granted & Need.ENTER or not is_folder
+        return "" if may_enter else f"may not be entered by {who}"
+    if is_folder:
         fill = need is Need.FILL and granted & Need.RUN == Need.RUN
         wanted, done = (Need.FILL, "written") if fill else (Need.RUN, "listed")
         return "" if granted & wanted == wanted else f"may not be {done} by {who}"

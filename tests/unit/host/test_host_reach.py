@@ -142,6 +142,18 @@ def test_to_run_is_more_than_to_read(root: Path) -> None:
     assert why_unreachable(path, need=Need.RUN) == f"{path} may not be run by others (mode 644)"
 
 
+def test_to_start_in_a_folder_it_need_not_be_listed(root: Path) -> None:
+    folder = root / "closed"
+    folder.mkdir(mode=0o711)
+    assert why_unreachable(folder) == f"{folder} may not be listed by others (mode 711)"
+    assert why_unreachable(folder, need=Need.ENTER) == ""
+    folder.chmod(0o766)
+    said = f"{folder} may not be entered by others (mode 766)"
+    assert why_unreachable(folder, need=Need.ENTER) == said
+    file = program(root / "file", mode=0o644)
+    assert why_unreachable(file / "x", need=Need.ENTER) == f"{file}/x: Not a directory"
+
+
 def test_to_drive_a_device_is_to_read_and_write_it(root: Path) -> None:
     path = program(root / "nvidia0", mode=0o666)
     assert why_unreachable(path, need=Need.DRIVE) == ""
