@@ -44,6 +44,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("write access", writable.folders),
     ("port", host.port),
     ("user", host.user),
+    ("start folder", host.start_folder),
     ("secrets", secrets.secrets),
     ("units", host.masked),
     ("disk", host.disk),

@@ -50,6 +50,7 @@ ENDS_A_START = (
     "vllm.model",
     "vllm.port",
     "service.user",
+    "service.working_directory",
     "service.secrets_file",
 )
 """What a start cannot do without. What only spoils a figure must not keep an operator from going back."""

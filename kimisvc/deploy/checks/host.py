@@ -1,4 +1,4 @@
-"""Checks of the rest of the host: port, user, disk, limits, masked units."""
+"""Checks of the rest of the host: port, user, start folder, disk, limits, masked units."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import warning
+from kimisvc.deploy.checks.inspection import Unseen, warning
 from kimisvc.deploy.generations import Generations
 from kimisvc.deploy.instances import installed
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
-from kimisvc.host import files, limits, processes
+from kimisvc.host import files, limits, processes, reach
 from kimisvc.records.problems import Problem
 from kimisvc.records.sizes import GIB, MIB
 from kimisvc.records.units import UnitNames
@@ -27,6 +27,7 @@ LEAST_CACHE = 2 * GIB
 """What compiled kernels and graphs of a large model were seen to take (bytes)."""
 CACHE = Path("var/cache/kimisvc")
 NOWHERE = Path("/dev/null")
+PRIVATE = "PrivateTmp="
 
 
 def port(about: Inspection) -> Iterator[Problem]:
@@ -62,6 +63,38 @@ def user(about: Inspection) -> Iterator[Problem]:
     name = about.profile.service.user
     if name and processes.user_ids(name) is None:
         yield Problem(f"there is no user {name} on this box", key="service.user")
+
+
+def start_folder(about: Inspection) -> Iterator[Problem | Unseen]:
+    """Yield why the service could not start in the folder that the profile names for that.
+
+    systemd enters it as the user of the service, within what the unit is
+    shown, and ends a start that cannot with 200/CHDIR (systemd.exec(5)).
+    """
+    named = about.profile.service.working_directory
+    why = _no_start_in(about, Path(named)) if named else ""
+    if not named:
+        yield Unseen("the profile names no folder to start in")
+    elif why:
+        yield Problem(
+            f"the service could not start in {named}: {why}; it would fail with 200/CHDIR."
+            " Name another folder, or none: it then starts in /",
+            key="service.working_directory",
+        )
+
+
+def _no_start_in(about: Inspection, folder: Path) -> str:
+    own = about.root / CACHE / about.profile.service.instance
+    if folder == own or reach.HIDDEN.get(str(folder), "").startswith(PRIVATE):
+        return ""  # made by systemd at the start
+    if folder.is_relative_to(own):  # shown to the service alone: others may not enter it
+        with contextlib.suppress(PermissionError):
+            return "" if folder.is_dir() else "it is not a folder, and nothing makes one there"
+        return ""
+    why = reach.why_unreachable(folder, about.viewer, reach.Need.ENTER)
+    if why:
+        return why
+    return "" if folder.is_dir() else "it is not a folder"
 
 
 def disk(about: Inspection) -> Iterator[Problem]:

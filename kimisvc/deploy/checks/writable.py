@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.host import CACHE
+from kimisvc.deploy.checks.host import CACHE, PRIVATE
 from kimisvc.deploy.checks.inspection import Unseen, few, warning
 from kimisvc.host import reach
 from kimisvc.profile.values import shown
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.checks.inspection import Inspection
 
-PRIVATE = "PrivateTmp="
 _ENOUGH = {
     Lack.READS: "To read there is enough, as nothing is fetched",
     Lack.NOTHING: "vLLM goes on unless it has to write there: no model that it needs lies there",

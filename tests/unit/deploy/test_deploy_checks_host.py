@@ -14,7 +14,7 @@ from staged_host import mapping, process
 
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
-from kimisvc.host import files
+from kimisvc.host import files, reach
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Severity
 
@@ -162,6 +162,71 @@ def test_a_user_that_is_not_there(host: Host) -> None:
     assert host.error("user") == "there is no user no-such-user on this box"
     host.service(user="root")
     assert host.ask("user") == []
+
+
+START = "start folder"
+
+
+def starts_in(host: Host, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    host.service(working_directory=str(folder))
+
+
+def test_a_folder_to_start_in_that_is_not_there(host: Host) -> None:
+    assert host.unseen(START) == "the profile names no folder to start in"
+    gone = host.root / "gone" / "x"
+    host.service(working_directory=str(gone))
+    (problem,) = host.ask(START)
+    assert problem.key == "service.working_directory"
+    assert problem.message == (
+        f"the service could not start in {gone}: {gone.parent}: No such file or directory; it"
+        " would fail with 200/CHDIR. Name another folder, or none: it then starts in /"
+    )
+    gone.mkdir(parents=True)
+    assert (host.all(), host.unseen(START)) == ((), "")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_file_is_nothing_to_start_in(host: Host, mode: int) -> None:
+    file = write(host.root / "x", "")
+    file.chmod(mode)
+    host.service(working_directory=str(file))
+    assert "could not start in" in host.error(START)
+    assert f"{file}: it is not a folder; it would fail" in host.error(START)
+
+
+def test_a_folder_to_start_in_that_the_service_may_not_see_or_enter(host: Host) -> None:
+    starts_in(host, host.root / "home" / "me")
+    assert "ProtectHome= hides it" in host.error(START)
+    starts_in(host, host.root / "home")
+    assert "ProtectHome= hides it" in host.error(START)
+    folder = host.root / "data"
+    starts_in(host, folder)
+    folder.chmod(0o711)  # to start there it need not be listed
+    assert host.ask(START) == []
+    folder.chmod(0o700)
+    assert f"{folder} may not be entered by others (mode 700)" in host.error(START)
+    host.service(user="root")
+    assert host.ask(START) == []
+
+
+def test_the_folders_that_systemd_makes_are_there_to_start_in(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = host.root / "private"
+    monkeypatch.setattr(reach, "HIDDEN", {str(private): "PrivateTmp= hides it"})
+    host.service(working_directory=str(private))
+    assert host.ask(START) == []
+    starts_in(host, private / "x")
+    assert "PrivateTmp= hides it" in host.error(START)
+    own = host.root / "var" / "cache" / "kimisvc" / "kimi"
+    host.service(working_directory=str(own))
+    assert host.ask(START) == []
+    host.service(working_directory=str(own / "x"))
+    assert "it is not a folder, and nothing makes one there" in host.error(START)
+    starts_in(host, own / "x")
+    own.parent.chmod(0o700)  # the user of the service is shown his own all the same
+    assert host.ask(START) == []
 
 
 def test_a_masked_unit(host: Host) -> None:

@@ -12,6 +12,8 @@ from gate_box import ACTIVE, GATE, ROLLBACK, SERVICE, Silent, Systemd, leave, tw
 
 from kimisvc.cli.rollback import _told
 from kimisvc.deploy.apply import Following
+from kimisvc.deploy.checks.host import start_folder
+from kimisvc.deploy.checks.inspection import Inspection
 from kimisvc.deploy.failure import gave_up
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
@@ -19,11 +21,11 @@ from kimisvc.deploy.history import History
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.errors import HostError, KimisvcError, LeftAtWorkError, PreflightRefusedError
-from kimisvc.host import files
+from kimisvc.host import files, gpu
 from kimisvc.host.systemd import JobMode
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Problem
-from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.profile import Profile, ServiceSettings, VllmSettings
 from kimisvc.records.proof import VerdictKind
 from kimisvc.records.units import UnitFile
 
@@ -349,10 +351,10 @@ WRITES = Profile(
 OPENS = "ReadWritePaths=/mnt/x -/mnt/logs"
 
 
-def that_writes(box: Box, directive: str) -> Restoring:
+def that_writes(box: Box, directive: str, profile: Profile = WRITES) -> Restoring:
     """A generation whose profile names folders to be written, to go back to by hand."""
     unit = UnitFile(SERVICE, f"[Service]\n{directive}\n")
-    made = box.generations.add(Draft("writes", "", to_toml(WRITES), (unit,), {}), 1.0)
+    made = box.generations.add(Draft("writes", "", to_toml(profile), (unit,), {}), 1.0)
     return Restoring(made.number, "root", Following.LEAVE)
 
 
@@ -379,3 +381,21 @@ def test_a_folder_that_ends_no_start_keeps_nobody_from_going_back(
     wish = that_writes(box, directive)
     to_generation(box, wish, lambda _: (gone,), Silent())
     assert box.generations.current_number() == wish.number
+
+
+def test_what_runs_is_not_stopped_for_a_start_in_a_folder_that_is_gone(
+    box: Box, systemd: Systemd
+) -> None:
+    """It would end with 200/CHDIR."""
+    profile = replace(WRITES, service=ServiceSettings(working_directory="/nowhere/x"))
+
+    def preflight(wanted: Profile) -> tuple[Problem, ...]:
+        about = Inspection(wanted, box.layout.place, gpu.NoGpus(gpu.reason("none")))
+        return tuple(one for one in start_folder(about) if isinstance(one, Problem))
+
+    wish = that_writes(box, "WorkingDirectory=/nowhere/x", profile)
+    with pytest.raises(PreflightRefusedError) as caught:
+        to_generation(box, wish, preflight, Silent())
+    assert [one.key for one in caught.value.reasons] == ["service.working_directory"]
+    assert not [asked for asked in systemd.asked if asked[0] in ("restart", "stop")]
+    assert box.generations.current_number() == 2
