@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.outcome import Ending, Evidence, Outcome
+from kimisvc.deploy.outcome import LOAD_ANEW, Ending, Evidence, Outcome
 from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def ending_at_rest(seen: Evidence, left: Left) -> Ending:
     judged = left.judged if seen.service.invocation_id != seen.ended else None
     if judged is not None and judged.kind is VerdictKind.FAIL:
         none = f"{judged.reason}; no rollback came: see systemctl status {seen.rollback.name}"
+        if seen.service.goes_on:
+            none += f"; {LOAD_ANEW}"
         return Ending(Outcome.NOT_RESTORED, none)
     if judged is not None and judged.kind.accepted and left.accepted == seen.generation:
         return Ending(Outcome.ACCEPTED, judged.reason)

@@ -24,6 +24,13 @@ AT_WORK = ("activating", "deactivating", "reloading")
 """States in which systemd does or awaits something; a crash may end in a start anew."""
 
 
+LOAD_ANEW = (
+    "the start that failed goes on: kimisvc apply --restart PROFILE loads it anew"
+    " (without --restart only its gate runs again)"
+)
+"""The hint where what failed its gate still runs: an apply leaves the model loaded."""
+
+
 class Outcome(Enum):
     """What became of an apply; its words in JSON, history and metrics."""
 
@@ -147,12 +154,23 @@ def awaits_room(seen: Evidence) -> bool:
     return not any(unit.job or unit.active_state in AT_WORK for unit in (seen.service, seen.gate))
 
 
+def _with_hint(why: str, service: UnitState, verdict: VerdictRow | None) -> str:
+    """Given why nothing was restored and the verdict on it, add how what failed is loaded anew.
+
+    Only where it goes on: what gave up is started anew by any apply.
+    """
+    failed = verdict is not None and verdict.verdict.kind is VerdictKind.FAIL
+    same = verdict is not None and verdict.invocation == service.invocation_id
+    return f"{why}; {LOAD_ANEW}" if failed and same and service.goes_on else why
+
+
 def _after_rollback(
     seen: Evidence, verdict: VerdictRow | None, rollback: RollbackRow
 ) -> Ending | None:
     failed = verdict.verdict.reason if verdict else rollback.reason
     if rollback.to_generation is None:
-        return Ending(Outcome.NOT_RESTORED, rollback.reason, verdict)
+        why = _with_hint(rollback.reason, seen.service, verdict)
+        return Ending(Outcome.NOT_RESTORED, why, verdict)
     restored = next(
         (
             v
@@ -174,6 +192,7 @@ def _after_rollback(
     again = next((r for r in seen.rollbacks if r.from_generation == rollback.to_generation), None)
     if again is not None and again.sequence > rollback.sequence:
         why = f"{failed}; {back} was restored and failed too: {again.reason}"
+        why = _with_hint(why, seen.service, restored)
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     if _rollback_failed(seen.rollback):
         why = f"{failed}; the rollback unit failed: {_tried_again(seen.rollback)}"

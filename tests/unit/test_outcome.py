@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kimisvc.deploy.history import RollbackRow, VerdictRow
-from kimisvc.deploy.outcome import Evidence, Outcome, at_rest, judge
+from kimisvc.deploy.outcome import LOAD_ANEW, Evidence, Outcome, at_rest, judge
 from kimisvc.errors import ExitStatus
 from kimisvc.records.proof import Verdict, VerdictKind
 from kimisvc.records.units import UnitState
@@ -97,6 +97,38 @@ def test_a_rollback_unit_that_failed_itself_ends_it() -> None:
     assert ending is not None
     assert ending.outcome is Outcome.NOT_RESTORED
     assert "journalctl" in ending.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "state", "told"),
+    [
+        (FAIL, "i", "active", True),
+        (FAIL, "i", "failed", False),  # any apply starts it anew
+        (FAIL, "another", "active", False),  # not of what runs
+        (INCONCLUSIVE, "i", "active", False),
+    ],
+)
+def test_how_to_load_anew_is_said_where_what_failed_goes_on(
+    kind: VerdictKind,
+    start: str,
+    state: str,
+    told: bool,  # noqa: FBT001 - the expected answer
+) -> None:
+    runs = replace(ACTIVE, invocation_id=start, active_state=state)
+    ending = judge(replace(evidence((verdict(2, kind, 10.0),), (TO_NOTHING,)), service=runs))
+    assert ending is not None
+    assert ending.reason.startswith("none was ever accepted")
+    assert (LOAD_ANEW in ending.reason) is told
+
+
+def test_what_was_restored_and_failed_too_is_loaded_anew_the_same_way() -> None:
+    seen = evidence(
+        (verdict(1, FAIL, 30.0), verdict(2, FAIL, 10.0)),
+        (RollbackRow(31.0, 1, None, "is itself the last accepted one", 31), TO_1),
+    )
+    ending = judge(replace(seen, service=replace(ACTIVE, invocation_id="i")))
+    assert ending is not None
+    assert ending.reason.endswith(f"is itself the last accepted one; {LOAD_ANEW}")
 
 
 def test_reasons_are_told_in_the_order_they_came() -> None:
