@@ -87,6 +87,8 @@ def status_json(found: Status) -> dict[str, Any]:
         "enabled": found.service.enabled,
         "ready": found.ready,
         **verdict_json(found.verdict),
+        "verdict_waits": found.verdict_waits,
+        "history": found.memory.value,
         "load_s": start.load_s if start else None,
         "vllm_version": start.vllm_version if start else None,
         "gate_state": found.gate.active_state,
@@ -94,6 +96,7 @@ def status_json(found: Status) -> dict[str, Any]:
         "canary": _canary_json(found),
         "drift": list(found.drift),
         "drop_ins": list(found.service.drop_ins),
+        "drop_ins_not_in_effect": list(found.not_in_effect),
     }
 
 
@@ -130,7 +133,7 @@ def status_text(found: Status, box: Box) -> str:
         rows.append(("profile", f"{found.current.profile} ({_source(found.current)})"))
         rows.append(("generation", f"{found.current.number}, {_standing(found)}"))
     rows.append(("unit", _unit_words(found, box)))
-    rows.append(("ready", "yes" if found.ready else "no"))
+    rows.append(("ready", _ready_words(found)))
     rows += _proof_rows(found)
     if unfinished(box.layout):
         halted = stopped(box)
@@ -138,7 +141,7 @@ def status_text(found: Status, box: Box) -> str:
         stands = f"not at its end, and {halted.words}: {halted.hint}" if halted else under_way
         rows.append(("search", stands))
     rows += [("drift", line) for line in found.drift]
-    rows += [("drop-in", path) for path in found.service.drop_ins]
+    rows += [("drop-in", _drop_in_words(found, path)) for path in found.service.drop_ins]
     return table(rows)
 
 
@@ -171,12 +174,35 @@ def _unit_words(found: Status, box: Box) -> str:
     return words
 
 
+def _drop_in_words(found: Status, path: str) -> str:
+    return f"{path} (not in effect until a restart)" if path in found.not_in_effect else path
+
+
+def _ready_words(found: Status) -> str:
+    if found.ready is None:
+        return f"not known: {_why_not_known(found)}"
+    return "yes" if found.ready else "no"
+
+
+def _why_not_known(found: Status) -> str:
+    from kimisvc.deploy.past import Memory
+
+    missing = found.memory is Memory.MISSING
+    return "the history is not there" if missing else "the history cannot be read"
+
+
 def _why_no_verdict(found: Status) -> str:
+    from kimisvc.deploy.past import Memory
+
     if not found.service.goes_on:
         return "none: it does not run"
     gate = found.gate
     if gate.job or gate.active_state in ("activating", "active", "deactivating"):
         return "none yet on the start that runs"
+    if found.memory is Memory.MISSING:
+        return f"not known: {_why_not_known(found)}; kimisvc apply runs the gate again"
+    if found.memory is Memory.UNREADABLE:
+        return f"not known: {_why_not_known(found)}"
     how = f" ({gate.result})" if gate.result not in ("", "success") else ""
     return (
         f"none on the start that runs; its gate ended without one{how}: kimisvc apply runs it again"
@@ -185,14 +211,18 @@ def _why_no_verdict(found: Status) -> str:
 
 def _proof_rows(found: Status) -> list[tuple[str, str]]:
     from kimisvc.cli.reporter import describe
+    from kimisvc.deploy.outcome import LOAD_ANEW
 
     rows = []
     if found.progress is not None:
         rows.append(("gate", describe(found.progress)))
     verdict = found.verdict
     if verdict is not None:
-        rows.append(("verdict", f"{verdict.verdict.kind.value}, {moment(verdict.at)}"))
+        waits = "; not kept in history yet" if found.verdict_waits else ""
+        rows.append(("verdict", f"{verdict.verdict.kind.value}, {moment(verdict.at)}{waits}"))
         rows.append(("", verdict.verdict.reason))
+        if found.failed_and_goes_on:
+            rows.append(("", LOAD_ANEW))
         rows.append(("decode", speed(verdict.decode_tok_s)))
         if verdict.ttft_s is not None:
             rows.append(("TTFT", f"{verdict.ttft_s:.3f} s"))

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import UNREAD, Box, installed_units, not_enabled, stopped_beside
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.owed import owed
+from kimisvc.deploy.past import RESTS, UNKEPT, Memory, read_past
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.records.progress import Phase
+from kimisvc.records.proof import VerdictKind
 from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import CanaryRow, RollbackRow, StartRow, VerdictRow
     from kimisvc.records.progress import Progress
     from kimisvc.records.units import UnitState
-
-
-RESTS = ("inactive", "failed")
-"""States of a gate that has ended, and whose record settle has had in its hands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +41,41 @@ class Status:
     last_rollback: RollbackRow | None
     drift: tuple[str, ...]
     canary: CanaryRow | None = None
+    memory: Memory = Memory.READ
+    not_in_effect: tuple[str, ...] = ()
 
     @property
-    def ready(self) -> bool:
-        """Whether the start that runs was seen ready by its gate."""
+    def ready(self) -> bool | None:
+        """Whether the start that runs was seen ready by its gate; None: that is not known any more.
+
+        A gate that ended well says nothing of it: one that was stopped ends so too.
+        """
+        seen = self._seen_ready
+        forgotten = self.start is None and self.memory is not Memory.READ
+        ended = self.service.active_state == "active" and self.gate.active_state in RESTS
+        return None if forgotten and ended and not seen and not self.gate.job else seen
+
+    @property
+    def _seen_ready(self) -> bool:
         return (
             self.service.active_state == "active"
             and self.start is not None
             and self.start.invocation == self.service.invocation_id
             and self.start.ready_at is not None
         ) or (self.progress is not None and self.progress.phase is not Phase.LOADING)
+
+    @property
+    def verdict_waits(self) -> bool:
+        """Whether the verdict is one that history has not taken yet."""
+        return self.verdict is not None and self.verdict.sequence == UNKEPT
+
+    @property
+    def failed_and_goes_on(self) -> bool:
+        """Whether what runs has failed its gate and nothing is about to take its place."""
+        failed = self.verdict is not None and self.verdict.verdict.kind is VerdictKind.FAIL
+        units = (self.service, self.gate, self.rollback)
+        at_rest = self.gate.active_state in RESTS and self.rollback.active_state in RESTS
+        return failed and self.service.goes_on and at_rest and not any(u.job for u in units)
 
 
 def read_status(box: Box) -> Status:
@@ -75,7 +98,8 @@ def read_status(box: Box) -> Status:
         troubles.append(f"{box.layout.current} is no symlink: remove it and apply a profile")
     if owed(box.layout, box.generations.current_number()) is not None:
         troubles.append("an apply was cut off before its restart: apply the profile again")
-    start, verdict, last_rollback, canary = _past(box, current, service, troubles)
+    past = read_past(box, current, service, gate)
+    troubles += past.troubles
     rollback = box.systemd.state(names.rollback)
     if rollback.active_state == "failed" or rollback.sub_state == "auto-restart":
         again = "; it is tried again every minute" if rollback.active_state != "failed" else ""
@@ -92,57 +116,25 @@ def read_status(box: Box) -> Status:
         gate=gate,
         rollback=rollback,
         progress=progress,
-        start=start,
-        verdict=verdict,
-        last_rollback=last_rollback,
+        start=past.start,
+        verdict=past.verdict,
+        last_rollback=past.last_rollback,
         drift=tuple(troubles),
-        canary=canary,
+        canary=past.canary,
+        memory=past.memory,
+        not_in_effect=_not_in_effect(service),
     )
 
 
-def _past(
-    box: Box, current: Generation | None, service: UnitState, troubles: list[str]
-) -> tuple[StartRow | None, VerdictRow | None, RollbackRow | None, CanaryRow | None]:
-    """What history says of the start that runs, the newest rollback, and the newest canary."""
-    history = box.history
-    # Until its restart a crashed service goes by the invocation of the start that died.
-    runs = service.goes_on and service.sub_state != "auto-restart"
-    accepted = box.generations.sound_accepted()
-    has_canary = files.exists(box.layout.installed(box.layout.units.canary_timer))
-    try:
-        verdicts = history.verdicts(limit=20)
-        return (
-            history.start(service.invocation_id),
-            verdict_on(
-                service.invocation_id,
-                verdicts,
-                current=current.number if current else None,
-                accepted=accepted.number if accepted else None,
-            )
-            if runs
-            else None,
-            next(iter(history.rollbacks(limit=1)), None),
-            next(iter(history.canaries(limit=1)), None) if has_canary else None,
-        )
-    except KimisvcError as error:
-        troubles.append(f"the history cannot be read: {error.message}")
-        return None, None, None, None
-
-
-def verdict_on(
-    start: str, verdicts: Iterable[VerdictRow], *, current: int | None, accepted: int | None
-) -> VerdictRow | None:
-    """Given a start, verdicts (newest first) and two generations, return what speaks for the current one.
-
-    None: nothing does. A change of the gate alone keeps the start, and the verdict
-    on the generation before says nothing of the one that runs now; unless that was
-    accepted, and this one rests on it, as nothing that runs depended on what changed.
-    """
-    rests = current is not None and current == accepted
-    of_start = (row for row in verdicts if row.invocation == start)
-    return next(
-        (row for row in of_start if row.generation == current or (rests and row.accepted)), None
-    )
+def _not_in_effect(service: UnitState) -> tuple[str, ...]:
+    """The drop-ins that were written after the main process was started, which knows nothing of them."""
+    if service.active_state != "active" or not service.main_started_at:
+        return ()
+    newer = []
+    for path in service.drop_ins:
+        with contextlib.suppress(OSError):  # gone since: that shows as a reload that is needed
+            newer += [path] if Path(path).stat().st_mtime > service.main_started_at else []
+    return tuple(newer)
 
 
 def _accepted(box: Box, troubles: list[str]) -> Generation | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.status import Status, verdict_on
+from kimisvc.deploy.past import verdict_on
+from kimisvc.deploy.status import Status
 from kimisvc.records.progress import Phase
 
 if TYPE_CHECKING:
