@@ -35,7 +35,8 @@ def rollback(
     """Restore the last accepted generation (or generation N), and prove it again.
 
     Where the one that runs is itself the last accepted, goes to the accepted
-    one before it. Restarts only what differs. Exit statuses as `apply`.
+    one before it. Restarts only what differs. Exit statuses as `apply`, and as
+    that refused (75) until a search has ended: `kimisvc tune --cancel` ends it.
     """
     doors.need_root("rollback")
     from kimisvc.host.systemd import Systemd

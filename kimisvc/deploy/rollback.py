@@ -29,6 +29,7 @@ from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.restorable import last_proven, obstacle, proven_earlier, unfinished_switch
 from kimisvc.deploy.told import is_told, note_told
+from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files
@@ -129,12 +130,17 @@ def to_generation(
 ) -> Applied:
     """Given a wish, restore its generation and follow the gate.
 
-    Raise PreflightRefusedError where the host would not run it any more (its
-    model was removed, say): what runs now is not stopped for that. What is
-    restored does not depend on the history: where that cannot be written, it is said.
+    Raise LockedError when another kimisvc is at work on the instance: a search
+    that has not ended would undo it. (Not asked by `for_unit`: each start of a
+    search counts on that.) Raise PreflightRefusedError where the host would not
+    run it any more (its model was removed, say): what runs now is not stopped for
+    that. What is restored does not depend on the history: where that cannot be
+    written, it is said.
     """
     files.make_folder(box.layout.runtime)
+    refuse_meanwhile(box)  # a search holds the lock too, and has more to say
     with files.Lock(box.layout.operator_lock):
+        refuse_meanwhile(box)
         while True:
             with (
                 files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT),

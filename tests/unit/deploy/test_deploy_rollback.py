@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from gate_box import ACTIVE, GATE, ROLLBACK, SERVICE, Silent, Systemd, leave, two_generations
@@ -20,12 +20,19 @@ from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import History
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
-from kimisvc.errors import HostError, KimisvcError, LeftAtWorkError, PreflightRefusedError
+from kimisvc.deploy.tune.state import Asked, Contender, Ended, TuneState, write_state
+from kimisvc.errors import (
+    HostError,
+    KimisvcError,
+    LeftAtWorkError,
+    LockedError,
+    PreflightRefusedError,
+)
 from kimisvc.host import files, gpu
 from kimisvc.host.systemd import JobMode
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Problem
-from kimisvc.records.profile import Profile, ServiceSettings, VllmSettings
+from kimisvc.records.profile import Profile, Risk, ServiceSettings, VllmSettings
 from kimisvc.records.proof import VerdictKind
 from kimisvc.records.units import UnitFile
 
@@ -399,3 +406,46 @@ def test_what_runs_is_not_stopped_for_a_start_in_a_folder_that_is_gone(
     assert [one.key for one in caught.value.reasons] == ["service.working_directory"]
     assert not [asked for asked in systemd.asked if asked[0] in ("restart", "stop")]
     assert box.generations.current_number() == 2
+
+
+# ---------------------------------------------------------------- during a search
+
+SEARCH = TuneState("kimi", 1.0, Asked(target=">40~50"), (Contender("two", Risk.SAFE, 0),))
+
+
+def test_a_rollback_by_hand_waits_for_the_end_of_a_search(box: Box, systemd: Systemd) -> None:
+    """It would be undone within seconds."""
+    wish = Restoring(1, "root", Following.LEAVE)
+    write_state(box.layout, SEARCH)
+    with (
+        files.Lock(box.layout.operator_lock),  # the search has it, and that is not what is told
+        pytest.raises(LockedError, match="a search for the best profile of kimi is under way"),
+    ):
+        to_generation(box, wish, lambda _: (), Silent())
+    assert not box.history.applies()
+    assert (systemd.asked, box.generations.current_number()) == ([], 2)
+    write_state(box.layout, replace(SEARCH, ended=Ended(9.0, "cancelled", "", "", 1)))
+    to_generation(box, wish, lambda _: (), Silent())
+    assert box.generations.current_number() == 1
+
+
+def test_a_search_that_begins_before_the_lock_is_had_is_seen_too(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lock(files.Lock):
+        def __enter__(self) -> Self:
+            write_state(box.layout, SEARCH)
+            return super().__enter__()
+
+    monkeypatch.setattr(files, "Lock", Lock)
+    with pytest.raises(LockedError, match="under way"):
+        to_generation(box, Restoring(1, "root", Following.LEAVE), lambda _: (), Silent())
+    assert (systemd.asked, box.generations.current_number()) == ([], 2)
+
+
+def test_what_failed_in_a_search_is_rolled_back_by_its_unit(box: Box, systemd: Systemd) -> None:
+    write_state(box.layout, SEARCH)
+    systemd.gate = replace(systemd.gate, active_state="failed", exec_main_status=5)
+    row = for_unit(box)
+    assert row is not None
+    assert (row.to_generation, box.generations.current_number()) == (1, 1)
