@@ -97,8 +97,9 @@ TROUBLES = (
         script={"script": SLOW}, calls=40,
     ),
     Trouble(  # slow, and nobody uses it
-        "lame", _alerts("CanarySlow"), speed(LAME, 20), speed(LAME, 400),
-        script={"script": LAME}, sections={"canary": CANARY, "probe": {"max_tokens": 8}},
+        # Its gate asks for few tokens, too, but slow ones, so that a busy machine leaves no doubt.
+        "lame", _alerts("CanarySlow"), speed(LAME, 10), speed(LAME, 100), script={"script": LAME},
+        sections={"canary": CANARY, "probe": {"max_tokens": 24}, "gate": {"decode_tok_s": ">25~30"}},
     ),
     Trouble(  # stalled, and nobody uses it
         "wedged", _alerts("CanaryFailed"), main("USR2"), RESTART, sections={"canary": CANARY},
@@ -222,8 +223,8 @@ def chain(staged: Box, request: pytest.FixtureRequest) -> Iterator[Chain]:
         if item.path == request.path
     )
     names = [*(t.instance for t in TROUBLES), "story", *([REAL] if with_real else ())]
-    for script in (SLOW, LAME):
-        box.write(script, '{"decode_tok_s": 200}')
+    box.write(SLOW, '{"decode_tok_s": 200}')
+    box.write(LAME, '{"decode_tok_s": 100}')
     box.run("cp", EXECUTABLE, OWN)
     monitoring = Monitoring(box)
     made = Chain(monitoring, {name: Stage(box, name) for name in names})

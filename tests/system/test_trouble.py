@@ -122,7 +122,7 @@ def test_dry_run_and_diff_change_nothing(stage: Stage) -> None:
         assert "would do: start vLLM, then run the gate (first install)" in done.stdout
     lies = stage.sandbox.run("ls", "/etc/systemd/system", "/var/lib").stdout
     assert f"kimisvc-{stage.instance}" not in lies
-    assert stage.status()["generation"] is None
+    assert not stage.is_known()
 
 
 def test_probe_measures_what_runs_and_records_nothing(stage: Stage) -> None:
