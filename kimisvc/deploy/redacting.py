@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.gate.record import printable
 from kimisvc.errors import KimisvcError
+from kimisvc.host import files
 from kimisvc.host.journal import LOOK_BACK, cause
 from kimisvc.profile.secret_signs import secrets_held, secrets_named
 from kimisvc.redaction import Redactor
@@ -77,13 +78,13 @@ def last_words(box: Box, unit: UnitState) -> str:
     words = box.journal.tail(unit.name, unit.invocation_id, LOOK_BACK)
     redact = of_box(box)
     # Asked after the file was read: what is changed in between is seen.
-    if changed := _changed_since(box, _given_at(box, unit)):
+    if changed := _changed_since(box, given_at(box, unit)):
         return f"not quoted here, as {changed} was changed since that start: see journalctl -u {unit.name}"
     return redact(printable(cause(words)))
 
 
-def _given_at(box: Box, unit: UnitState) -> float:
-    """When the newest process of a unit was given its variables, by the clock of files; 0: never.
+def given_at(box: Box, unit: UnitState) -> float:
+    """Return when the newest process of a unit was given its settings, by the clock of files.
 
     A clock that was set back since has given later times to what was changed before, and
     earlier ones to what is changed now: so the earlier of what was noted and of what the
@@ -103,10 +104,9 @@ def _changed_since(box: Box, moment: float) -> str:
     if not name:
         return ""
     try:
-        found = Path(name).stat()
-    except OSError:
+        return name if files.changed_since(Path(name), moment) else ""
+    except KimisvcError:
         return name
-    return name if max(found.st_mtime, found.st_ctime) > moment else ""
 
 
 def redacted_proof(proof: Proof, redact: Callable[[str], str]) -> Proof:

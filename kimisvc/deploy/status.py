@@ -11,8 +11,9 @@ from kimisvc.deploy.box import UNREAD, Box, installed_units, not_enabled, stoppe
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.past import RESTS, UNKEPT, Memory, read_past
+from kimisvc.deploy.redacting import given_at
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
-from kimisvc.errors import KimisvcError
+from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
 from kimisvc.records.progress import Phase
 from kimisvc.records.proof import VerdictKind
@@ -122,18 +123,18 @@ def read_status(box: Box) -> Status:
         drift=tuple(troubles),
         canary=past.canary,
         memory=past.memory,
-        not_in_effect=_not_in_effect(service),
+        not_in_effect=_not_in_effect(box, service),
     )
 
 
-def _not_in_effect(service: UnitState) -> tuple[str, ...]:
+def _not_in_effect(box: Box, service: UnitState) -> tuple[str, ...]:
     """The drop-ins that were written after the main process was started, which knows nothing of them."""
     if service.active_state != "active" or not service.main_started_at:
         return ()
-    newer = []
+    newer, begun = [], given_at(box, service)
     for path in service.drop_ins:
-        with contextlib.suppress(OSError):  # gone since: that shows as a reload that is needed
-            newer += [path] if Path(path).stat().st_mtime > service.main_started_at else []
+        with contextlib.suppress(HostError):  # gone since: that shows as a reload that is needed
+            newer += [path] if files.changed_since(Path(path), begun) else []
     return tuple(newer)
 
 

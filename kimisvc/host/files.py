@@ -167,6 +167,19 @@ def exists(path: Path) -> bool:
     return True
 
 
+def changed_since(path: Path, moment: float) -> bool:
+    """Given a path and a moment (Unix time), say whether the file was written or put there after it.
+
+    By ctime as well: what is moved into its place keeps the mtime that it had. Raise
+    HostError if that may not be known.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise translated(error, path) from error
+    return max(found.st_mtime, found.st_ctime) > moment
+
+
 def entries(folder: Path) -> tuple[Path, ...]:
     """Given a folder, return what lies in it, sorted; nothing if it is not there."""
     try:

@@ -107,7 +107,6 @@ WRITTEN: tuple[Written, ...] = (
     *_folders(Lack.NOTHING, "XDG_CONFIG_HOME VLLM_CONFIG_ROOT"),
     *_folders(Lack.NOTHING, "FLASHINFER_CUBIN_DIR OUTLINES_CACHE_DIR"),
     Written("env", "VLLM_RPC_BASE_PATH", Form.STANDING, Lack.ENDS),
-    Written("env", "PROMETHEUS_MULTIPROC_DIR", Form.STANDING, Lack.ENDS),
     *_files(
         "NCCL_DEBUG_FILE NCCL_TOPO_DUMP_FILE NCCL_GRAPH_DUMP_FILE CUDA_LOG_FILE TORCH_LOGS_OUT"
     ),
@@ -122,8 +121,7 @@ WRITTEN: tuple[Written, ...] = (
 
 From their manuals, and from vllm/envs.py of 0.32, huggingface_hub/constants.py
 of 2.4, tiktoken/load.py and tvm_ffi/cpp/extension.py. VLLM_XLA_CACHE_PATH is
-read by nothing. Nobody makes the folder of vLLM's sockets (utils/network_utils.py),
-nor that of the counters of several processes (prometheus_client, mmap_dict.py).
+read by nothing. Nobody makes the folder of vLLM's sockets (utils/network_utils.py).
 """
 _OF_USE = MappingProxyType({Use.READ: Lack.READS, Use.LEFT: Lack.NOTHING})
 """What the lack of a hub's cache means that nothing is written to."""

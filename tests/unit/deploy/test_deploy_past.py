@@ -16,6 +16,7 @@ from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import History
 from kimisvc.deploy.history.schema import SCHEMA_VERSION
 from kimisvc.deploy.outcome import LOAD_ANEW, Outcome
+from kimisvc.deploy.redacting import READ_BEFORE
 from kimisvc.deploy.rollback import for_unit
 from kimisvc.deploy.status import read_status
 from kimisvc.errors import KimisvcError
@@ -219,16 +220,24 @@ def test_where_no_rollback_came_the_hint_is_given_too(box: Box, systemd: Systemd
 def test_a_drop_in_that_is_newer_than_the_start_is_marked(
     box: Box, systemd: Systemd, tmp_path: Path
 ) -> None:
-    paths = [tmp_path / "old.conf", tmp_path / "new.conf", tmp_path / "gone.conf"]
-    for path, at in zip(paths[:2], (100.0, 300.0), strict=True):
+    paths = [tmp_path / f"{name}.conf" for name in ("old", "new", "moved", "gone")]
+    for path in paths[:3]:
         path.write_text("[Service]\n")
-        os.utime(path, (at, at))
-    old, new, gone = map(str, paths)
+    begun = paths[0].stat().st_ctime + READ_BEFORE
+    os.utime(paths[1], (begun + 1, begun + 1))
+    while paths[2].stat().st_ctime <= begun:  # the clock of files goes in ticks
+        os.utime(paths[2], (100.0, 100.0))  # moved into its place, it keeps its age
+    old, new, moved, gone = map(str, paths)
     systemd.service = replace(
-        systemd.service, name=SERVICE, drop_ins=(old, new, gone), main_started_at=200.0
+        systemd.service, name=SERVICE, drop_ins=(old, new, moved, gone), main_started_at=begun
     )
+    # The clock of today agrees with what was noted.
+    box = replace(box, now=lambda: begun, clock=lambda: systemd.service.main_started_monotonic)
     told = status_json(read_status(box))
-    assert (told["drop_ins"], told["drop_ins_not_in_effect"]) == ([old, new, gone], [new])
+    assert (told["drop_ins"], told["drop_ins_not_in_effect"]) == (
+        [old, new, moved, gone],
+        [new, moved],
+    )
     said = status_text(read_status(box), box)
     assert f"{new} (not in effect until a restart)" in said
     assert f"{old} (" not in said
