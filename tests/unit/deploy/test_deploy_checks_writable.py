@@ -155,13 +155,15 @@ def test_the_newer_name_of_the_hubs_cache_counts(host: Host) -> None:
 
 
 def test_the_owner_of_a_folder_may_write_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = os.getuid() or 4321  # others than root give a folder to nobody but themselves
     path = folder(host, 0o700)
-    monkeypatch.setattr(processes, "user_ids", lambda _: (4321, 4321))
-    monkeypatch.setattr(processes, "group_ids", lambda _: frozenset({4321}))
+    os.chown(path, owner, -1)
+    monkeypatch.setattr(processes, "group_ids", lambda _: frozenset({9999}))
     host.service(user="vllm")
     host.env(VLLM_CACHE_ROOT=str(path))
+    monkeypatch.setattr(processes, "user_ids", lambda _: (9999, 9999))
     assert "give it to user vllm" in host.error(CHECK)
-    os.chown(path, 4321, 4321)
+    monkeypatch.setattr(processes, "user_ids", lambda _: (owner, 9999))
     assert host.ask(CHECK) == []
 
 
