@@ -90,13 +90,16 @@ def test_met_by_the_first_costs_one_start(stage: Stage) -> None:
 
 
 def test_a_target_that_its_gate_left_open_is_measured_on_without_a_load(stage: Stage) -> None:
-    """Its own target is decided by three runs; one at the very speed is not, and the server wants a key."""
+    """Its own target is decided by three runs; one at the very speed is not, and the server wants a key.
+
+    Each stream has a speed of its own, 5 % apart: three equal ones would decide that too, by chance.
+    """
     key, secrets = "planted-for-the-search-4c8a", f"/etc/kimisvc/{stage.instance}.secrets"
     stage.sandbox.write(secrets, f"VLLM_API_KEY={key}\n")
     stage.sandbox.run("chmod", "600", secrets)
     path = stage.profile(
-        "steady", {"decode_tok_s": UNDER}, gate=NO_GATE, service={"secrets_file": secrets},
-        probe={"max_runs": 9},
+        "uneven", {"decode_tok_s": UNDER, "jitter": 0.05}, gate=NO_GATE,
+        service={"secrets_file": secrets}, probe={"max_runs": 9},
     )  # fmt: skip
     assert stage.apply(path)[0] == 0
     before = stage.status()
