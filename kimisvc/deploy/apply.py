@@ -21,7 +21,7 @@ from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.verify import news
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
-from kimisvc.host import files
+from kimisvc.host import files, locks
 from kimisvc.profile.problems import format_problem
 from kimisvc.profile.quantities import format_duration
 from kimisvc.records.problems import Problem, Severity
@@ -101,7 +101,7 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     """
     files.make_folder(box.layout.runtime)
     refuse_meanwhile(box)  # a search holds the lock too, and has more to say
-    with files.Lock(box.layout.operator_lock):
+    with locks.Lock(box.layout.operator_lock):
         refuse_meanwhile(box)
         damaged = box.history.mend(box.now())
         if damaged is not None:
@@ -116,7 +116,7 @@ def refuse_beside(box: Box) -> None:
     than root see no more than that: the lock is for its owner alone.
     """
     refuse_meanwhile(box)
-    files.refuse_held(box.layout.operator_lock)
+    locks.refuse_held(box.layout.operator_lock)
 
 
 def bring_about(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
@@ -241,7 +241,7 @@ def _carry_out(
     before = _last_accepted(box)
     checks.prepare()
     draft = _draft(wish, checks)
-    with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+    with locks.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         if plan_of(box, wish) != plan:
             return None
         previous, was = box.generations.sound_current(), box.generations.current_number()

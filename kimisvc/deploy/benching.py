@@ -13,7 +13,7 @@ from kimisvc.deploy.history import BenchRow
 from kimisvc.deploy.redacting import of_box
 from kimisvc.deploy.tune.traffic import Traffic, traffic
 from kimisvc.errors import HostError, KimisvcError
-from kimisvc.host import files
+from kimisvc.host import files, locks
 from kimisvc.host.vllm_bench import BenchResult, Load, Server, bench
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.profile.options import option_name
@@ -94,7 +94,7 @@ def benchmark(
     What was measured before that is kept.
     """
     files.make_folder(box.layout.runtime)
-    with files.Lock(box.layout.operator_lock):
+    with locks.Lock(box.layout.operator_lock):
         target = target_of(box)
         if traffic(api, box.sleep) is Traffic.LIVE:
             raise KimisvcError(

@@ -32,7 +32,7 @@ from kimisvc.deploy.told import is_told, note_told
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
-from kimisvc.host import files
+from kimisvc.host import files, locks
 from kimisvc.records.problems import Severity
 from kimisvc.render.writable import needed_keys
 
@@ -77,7 +77,7 @@ def for_unit(box: Box) -> RollbackRow | None:
     itself is told and not kept: it finished a switch, whose own row was kept first.
     """
     files.make_folder(box.layout.runtime)
-    with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+    with locks.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         current = box.generations.current_number()
         if current is None:
             raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
@@ -139,11 +139,11 @@ def to_generation(
     """
     files.make_folder(box.layout.runtime)
     refuse_meanwhile(box)  # a search holds the lock too, and has more to say
-    with files.Lock(box.layout.operator_lock):
+    with locks.Lock(box.layout.operator_lock):
         refuse_meanwhile(box)
         while True:
             with (
-                files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT),
+                locks.Lock(box.layout.switch_lock, wait=SWITCH_WAIT),
                 contextlib.suppress(KimisvcError),  # told below, where its row cannot be kept
             ):
                 box.history.mend(box.now())
@@ -197,7 +197,7 @@ def _begin(
     box: Box, wish: Restoring, target: Generation, plan: Plan, reporter: Reporter
 ) -> _Begun | None:
     """Restore under the lock; None where the box has changed since it was looked at."""
-    with files.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
+    with locks.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         if _wanted(box, wish) != (target, plan):
             return None
         previous = box.generations.current_number()

@@ -13,7 +13,7 @@ from kimisvc.cli import doors
 from kimisvc.cli.main import main
 from kimisvc.deploy.apply import Checks
 from kimisvc.deploy.checks.inspection import warning
-from kimisvc.host import files, systemd
+from kimisvc.host import locks, systemd
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Problem
 from kimisvc.records.units import UnitFile
@@ -124,7 +124,7 @@ def test_who_is_at_work_comes_before_what_the_host_says(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage.host = (PORT, warning("is odd"))
-    with files.Lock(stage.box.layout.operator_lock):
+    with locks.Lock(stage.box.layout.operator_lock):
         status, out, err = dry(stage, capsys)
         assert status == 75
         assert out.startswith("would do: start vLLM")
@@ -144,7 +144,7 @@ def test_a_dry_run_leaves_no_lock(stage: Stage, capsys: pytest.CaptureFixture[st
     stage.box.layout.operator_lock.write_text("the last one")
     assert dry(stage, capsys)[0] == 0
     assert stage.box.layout.operator_lock.read_text() == "the last one"
-    with files.Lock(stage.box.layout.operator_lock):
+    with locks.Lock(stage.box.layout.operator_lock):
         pass
 
 

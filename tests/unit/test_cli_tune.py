@@ -16,7 +16,7 @@ from kimisvc.deploy.status import read_status
 from kimisvc.deploy.tune import beforehand, search
 from kimisvc.deploy.tune.state import read_state
 from kimisvc.errors import HostError
-from kimisvc.host import files, systemd
+from kimisvc.host import locks, systemd
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.proof import EngineCounters
 from kimisvc.records.units import UnitFile
@@ -122,7 +122,7 @@ def test_a_search_whose_unit_has_died_is_told_as_that_everywhere(
     assert again in said
     assert main(["tune", "--status", "--json"]) == 0
     assert again in json.loads(capsys.readouterr().out)["stopped"]
-    with files.Lock(box.layout.operator_lock):  # a search holds it, and has more to say
+    with locks.Lock(box.layout.operator_lock):  # a search holds it, and has more to say
         assert main(["apply", "base.toml"]) == 75
     assert again in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_a_dry_run_says_that_the_server_is_in_use_and_ends_as_the_search_would(
     assert told["exit"] == 1
     assert main([*words, "--drain", "1min", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["refused"] is None
-    with files.Lock(box.layout.operator_lock):
+    with locks.Lock(box.layout.operator_lock):
         assert main([*words, "--drain", "1min", "--json"]) == 75
         assert "another kimisvc" in json.loads(capsys.readouterr().out)["refused"]
     assert read_state(box.layout) is None

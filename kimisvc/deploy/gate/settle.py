@@ -21,7 +21,7 @@ from kimisvc.deploy.redacting import of_box, redacted_record
 from kimisvc.deploy.start_facts import start_facts
 from kimisvc.deploy.unkept import take_rollbacks
 from kimisvc.errors import KimisvcError
-from kimisvc.host import files, processes
+from kimisvc.host import files, locks, processes
 from kimisvc.host.processes import LISTENING
 from kimisvc.host.systemd import JobMode
 from kimisvc.records.proof import Verdict, VerdictKind
@@ -59,7 +59,7 @@ def settle(box: Box) -> Settled:
     files.make_folder(box.layout.runtime)
     settled = Settled(note="the gate left no record")
     broke: KimisvcError | None = None
-    with files.Lock(box.layout.switch_lock, wait=SETTLE_WAIT):
+    with locks.Lock(box.layout.switch_lock, wait=SETTLE_WAIT):
         try:
             take_rollbacks(box)  # they came first
         except KimisvcError as error:

@@ -25,7 +25,7 @@ from kimisvc.deploy.tune.state import (
 from kimisvc.deploy.tune.summary import spell
 from kimisvc.deploy.tune.traffic import Traffic, traffic
 from kimisvc.errors import ExitStatus, KimisvcError
-from kimisvc.host import files
+from kimisvc.host import files, locks
 from kimisvc.measure.tuning import Search, Spent, Stop, Why, next_step
 from kimisvc.profile.quantities import format_target
 
@@ -123,7 +123,7 @@ def begin(box: Box, asked: Asked, entries: tuple[Entry, ...], unit: UnitFile) ->
     """
     files.make_folder(box.layout.runtime)
     files.make_folder(box.layout.state)
-    with files.Lock(box.layout.operator_lock):
+    with locks.Lock(box.layout.operator_lock):
         refuse_meanwhile(box)
         accepted = box.generations.sound_accepted()
         state = TuneState(
@@ -156,7 +156,7 @@ def cancel(box: Box) -> TuneState | None:
     if job:
         box.systemd.wait_for_job(job, STOP)
     files.make_folder(box.layout.runtime)
-    with files.Lock(box.layout.operator_lock, wait=STOP):
+    with locks.Lock(box.layout.operator_lock, wait=STOP):
         try:
             state = read_state(box.layout)
         except KimisvcError:

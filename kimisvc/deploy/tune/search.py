@@ -22,7 +22,7 @@ from kimisvc.deploy.tune.state import (
 from kimisvc.deploy.tune.trial import RELOAD, carry_out, follow_begun
 from kimisvc.deploy.tune.waiting import wait_to_restart
 from kimisvc.deploy.tune.world import kept_wish
-from kimisvc.host import files
+from kimisvc.host import files, locks
 from kimisvc.measure.tuning import Search, Stop, next_step
 from kimisvc.profile.quantities import parse_target
 from kimisvc.profile.resolved import to_toml
@@ -46,7 +46,7 @@ def search(world: World) -> TuneState | None:
     """
     box = world.means.box
     files.make_folder(box.layout.runtime)
-    with files.Lock(box.layout.operator_lock, wait=LOCK_WAIT):
+    with locks.Lock(box.layout.operator_lock, wait=LOCK_WAIT):
         state = read_state(box.layout)
         while state is not None and state.ended is None:
             state = _step(world, state)

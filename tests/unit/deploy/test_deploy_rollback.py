@@ -28,7 +28,7 @@ from kimisvc.errors import (
     LockedError,
     PreflightRefusedError,
 )
-from kimisvc.host import files, gpu
+from kimisvc.host import files, gpu, locks
 from kimisvc.host.systemd import JobMode
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Problem
@@ -245,7 +245,7 @@ def test_the_host_is_asked_before_the_switch_is_locked(box: Box, systemd: System
     asked: list[str] = []
 
     def preflight(_: Profile) -> tuple[Problem, ...]:
-        with files.Lock(box.layout.switch_lock):
+        with locks.Lock(box.layout.switch_lock):
             asked.append("free")
         return ()
 
@@ -418,7 +418,7 @@ def test_a_rollback_by_hand_waits_for_the_end_of_a_search(box: Box, systemd: Sys
     wish = Restoring(1, "root", Following.LEAVE)
     write_state(box.layout, SEARCH)
     with (
-        files.Lock(box.layout.operator_lock),  # the search has it, and that is not what is told
+        locks.Lock(box.layout.operator_lock),  # the search has it, and that is not what is told
         pytest.raises(LockedError, match="a search for the best profile of kimi is under way"),
     ):
         to_generation(box, wish, lambda _: (), Silent())
@@ -432,12 +432,12 @@ def test_a_rollback_by_hand_waits_for_the_end_of_a_search(box: Box, systemd: Sys
 def test_a_search_that_begins_before_the_lock_is_had_is_seen_too(
     box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Lock(files.Lock):
+    class Lock(locks.Lock):
         def __enter__(self) -> Self:
             write_state(box.layout, SEARCH)
             return super().__enter__()
 
-    monkeypatch.setattr(files, "Lock", Lock)
+    monkeypatch.setattr(locks, "Lock", Lock)
     with pytest.raises(LockedError, match="under way"):
         to_generation(box, Restoring(1, "root", Following.LEAVE), lambda _: (), Silent())
     assert (systemd.asked, box.generations.current_number()) == ([], 2)

@@ -1,54 +1,26 @@
-"""The file system's door, on real files and real locks of other processes."""
+"""The file system's door, on real files."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import resource
 import shutil
 import socket
-import subprocess
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from open_files import descriptors
 
-from kimisvc.errors import ExitStatus, HostError, LockedError
+from kimisvc.errors import HostError
 from kimisvc.host import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-HOLDER = """
-import sys
-from pathlib import Path
-from kimisvc.host.files import Lock
-sys.argv = ["/opt/kimisvc/bin/kimisvc", "apply", "--api-key=planted"]
-with Lock(Path({path!r})):
-    print("held", flush=True)
-    sys.stdin.read()
-print("freed", flush=True)
-"""
-
-
-@contextmanager
-def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process holds the lock; it frees it when its stdin is closed."""
-    argv = [sys.executable, "-c", HOLDER.format(path=str(path))]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 @contextmanager
@@ -64,15 +36,6 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def descriptors() -> list[tuple[int, str]]:
-    """What this process has open."""
-    found = []
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the one that reads the folder
-            found.append((int(link.name), str(link.readlink())))
-    return sorted(found)
 
 
 # ------------------------------------------------------------------ writing
@@ -273,75 +236,6 @@ def test_what_a_killed_switch_left_is_no_hindrance(tmp_path: Path) -> None:
     assert names(tmp_path) == ["current"]
 
 
-# ------------------------------------------------------------------ locks
-
-
-def test_the_second_is_told_who_the_first_is(tmp_path: Path) -> None:
-    path = tmp_path / "operator.lock"
-    with held_elsewhere(path) as other, pytest.raises(LockedError) as caught, files.Lock(path):
-        pass
-    error = caught.value
-    assert error.exit_status is ExitStatus.LOCKED
-    assert f"kimisvc apply, PID {other.pid}, since " in error.message
-    assert "planted" not in error.message
-
-
-def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
-    path = tmp_path / "operator.lock"
-    with held_elsewhere(path) as other:
-        other.kill()
-        other.wait()
-        with files.Lock(path):
-            pass
-
-
-def test_who_waits_gets_it_when_the_first_is_done(tmp_path: Path) -> None:
-    path = tmp_path / "switch.lock"
-    with held_elsewhere(path) as other:
-        assert other.stdin is not None
-        other.stdin.close()
-        with files.Lock(path, wait=20):
-            pass
-
-
-def test_a_lock_can_be_taken_again_and_again(tmp_path: Path) -> None:
-    before = descriptors()
-    for _ in range(3):
-        with files.Lock(tmp_path / "x"):
-            pass
-    with files.Lock(tmp_path / "x"), pytest.raises(LockedError), files.Lock(tmp_path / "x"):
-        pass
-    assert descriptors() == before
-
-
-def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
-    """A child shares the open file, as a duplicate of the descriptor does."""
-    path = tmp_path / "x"
-    with files.Lock(path):
-        shared = os.dup(next(number for number, at in descriptors() if at == str(path)))
-    with files.Lock(path):
-        os.close(shared)
-
-
-def test_others_cannot_lock_it(tmp_path: Path) -> None:
-    with files.Lock(tmp_path / "x"):
-        assert (tmp_path / "x").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "since": 1e99, "command": 1}'])
-def test_a_holder_who_did_not_say_who_it_is(tmp_path: Path, note: str) -> None:
-    path = tmp_path / "x"
-    with files.Lock(path):
-        path.write_text(note)
-        with pytest.raises(LockedError, match="has not said who it is"), files.Lock(path):
-            pass
-
-
-def test_a_lock_where_no_folder_is(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="No such file"), files.Lock(tmp_path / "a" / "x"):
-        pass
-
-
 def test_what_is_set_aside_is_kept_as_it_was(tmp_path: Path) -> None:
     unit = tmp_path / "a.service"
     unit.write_bytes(b"\xff\xfe[Unit]\n")
@@ -412,47 +306,3 @@ def test_a_copy_of_a_hand_edit_is_on_disk_before_the_edit_is_written_over(
     (tmp_path / "a").write_text("by hand")
     files.set_aside(tmp_path / "a", tmp_path / "copies" / "a", mode=0o600)
     assert on_disk == ["file", "copies/"]
-
-
-def test_who_only_looks_whether_a_lock_is_held_leaves_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.lock"
-    files.refuse_held(path)
-    assert not path.exists()
-    with files.Lock(path):
-        held = path.read_text()
-        with pytest.raises(LockedError, match=f"PID {os.getpid()}"):
-            files.refuse_held(path)
-    files.refuse_held(path)
-    assert path.read_text() == held
-
-
-def test_two_who_look_do_not_see_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "a.lock"
-    with path.open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_SH)
-        files.refuse_held(path)
-
-
-def test_one_who_only_looks_turns_nobody_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "lock"
-    path.touch(mode=0o600)
-    looker = os.open(path, os.O_RDONLY)
-    fcntl.flock(looker, fcntl.LOCK_SH)
-    monkeypatch.setattr("kimisvc.host.files.time.sleep", lambda _: os.close(looker))
-    with files.Lock(path):
-        pass
-
-
-def test_who_may_not_open_a_lock_is_told_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.lock"
-
-    def denied(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    with files.Lock(path), monkeypatch.context() as others:
-        others.setattr(os, "open", denied)
-        files.refuse_held(path)
