@@ -123,7 +123,8 @@ def test_a_folder_of_a_model_has_to_be_listable(root: Path) -> None:
         (0o604, Viewer(uid=os.getuid() + 1, gids=frozenset({os.getgid()})), False),
         (0o640, Viewer(uid=os.getuid() + 1), False),
         (0o604, Viewer(uid=os.getuid() + 1), True),
-        (0o000, Viewer(uid=0), True),
+        (0o000, Viewer(uid=os.getuid()), False),
+        (0o400, Viewer(uid=os.getuid()), True),
     ],
 )
 def test_modes_count_as_for_the_user_of_the_service(
