@@ -52,15 +52,23 @@ def rendered(profile: Profile) -> Rendered:
     from kimisvc.render.arguments import option
     from kimisvc.render.quoting import environment_assignment, exec_argument
     from kimisvc.render.units import environment
+    from kimisvc.render.writable import opened_by
 
-    variables = environment(profile)
+    variables, opened = environment(profile), opened_by(profile)
+
+    def with_opened(line: str, key: str) -> str:
+        words = opened.get(key)
+        return f"{line}, ReadWritePaths={' '.join(words)}" if words else line
+
     return Rendered(
         options={
-            key: " ".join(exec_argument(word) for word in option(key, value))
+            key: with_opened(
+                " ".join(exec_argument(word) for word in option(key, value)), f"args.{key}"
+            )
             for key, value in profile.args.items()
         },
         assignments={
-            key: f"Environment={environment_assignment(key, value)}"
+            key: with_opened(f"Environment={environment_assignment(key, value)}", f"env.{key}")
             for key, value in variables.items()
         },
         environment=variables,

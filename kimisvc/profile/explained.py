@@ -63,7 +63,7 @@ class Rendered:
 
     `options`: the words on the command line of each option; `assignments`: the
     directive of each variable, those of kimisvc's own too, whose values are in
-    `environment`.
+    `environment`. Each with the folders that the unit opens for it.
     """
 
     options: Mapping[str, str]

@@ -18,7 +18,7 @@ from kimisvc.render.hub_caches import CACHES, Use, table, use_of
 from kimisvc.render.quoting import list_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kimisvc.records.profile import Profile
 
@@ -143,10 +143,25 @@ def read_write_paths(profile: Profile) -> tuple[str, ...]:
     With a `-` a folder may be missing; without one the unit then fails at once,
     in the place of a load that ends there.
     """
+    return tuple(_opening_words(profile).values())
+
+
+def opened_by(profile: Profile) -> Mapping[str, tuple[str, ...]]:
+    """Given a profile, return for each key that names a folder to be opened its words of ReadWritePaths=."""
+    words = _opening_words(profile)
+    found: dict[str, dict[str, None]] = {}
+    for key, folder in _outside(profile, *Lack):
+        opened = next(word for one, word in words.items() if folder.is_relative_to(one))
+        found.setdefault(key, {})[opened] = None
+    return {key: tuple(each) for key, each in found.items()}
+
+
+def _opening_words(profile: Profile) -> dict[PurePosixPath, str]:
     needed = frozenset(_with_any(profile, Lack.ENDS))
-    return tuple(
-        list_word(str(folder) if folder in needed else f"-{folder}") for folder in _opened(profile)
-    )
+    return {
+        folder: list_word(str(folder) if folder in needed else f"-{folder}")
+        for folder in _opened(profile)
+    }
 
 
 def mounted_folders(profile: Profile) -> tuple[PurePosixPath, ...]:

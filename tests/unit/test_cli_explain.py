@@ -63,6 +63,22 @@ def test_each_setting_says_what_it_becomes_and_risks(settings: dict[str, Any]) -
     assert [key for key, row in settings.items() if not row["does"]] == []
 
 
+def test_a_key_says_which_folder_the_unit_opens_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    dump = 'NCCL_DEBUG_FILE = "/data/hf/nccl/%p"\nNCCL_TOPO_DUMP_FILE = "/srv/t/topo.xml"\n'
+    written = '[args]\ndownload-dir = "/data/hf"\ncompilation-config.cache_dir = "/data/torch"\n'
+    file.write_text(MINE + dump + written)
+    assert main(["explain", str(file), "--json"]) == 0
+    rows = {row["key"]: row["becomes"] for row in json.loads(capsys.readouterr().out)["settings"]}
+    assert rows["NCCL_DEBUG_FILE"].endswith('%%p", ReadWritePaths=-/data/hf')
+    assert rows["NCCL_TOPO_DUMP_FILE"].endswith('.xml", ReadWritePaths=-/srv/t')
+    assert rows["download-dir"] == "--download-dir /data/hf, ReadWritePaths=-/data/hf"
+    assert rows["compilation-config"].endswith(", ReadWritePaths=/data/torch")
+    assert rows["NCCL_DEBUG"] == 'Environment="NCCL_DEBUG=WARN"'
+
+
 def test_a_variable_says_since_when_it_is_read(settings: dict[str, Any]) -> None:
     assert settings["env.NCCL_PROTO"]["does"].endswith(
         " Since NCCL 2.5; before 2.24 unknown names were ignored."
