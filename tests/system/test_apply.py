@@ -246,7 +246,7 @@ def test_drop_ins_are_left_alone_and_listed(stage: Stage) -> None:
 
 
 def test_a_second_apply_meanwhile_is_turned_away(stage: Stage) -> None:
-    path = stage.profile("busy", {"load_seconds": 4.0})
+    path = stage.profile("busy", {"load_seconds": 10.0})
     first: list[int] = []
     thread = threading.Thread(target=lambda: first.append(stage.apply(path)[0]))
     thread.start()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 
 UNITS = "/etc/systemd/system"
-SLOWLY: Mapping[str, Any] = {"every": "1h", "max_tokens": 8}
+SLOWLY: Mapping[str, Any] = {"every": "1h", "max_tokens": 64}
 """A canary that only flies when the test calls it."""
 DIES = ("systemctl", "kill", "--signal=USR1", "--kill-whom=main")
 HANGS = ("systemctl", "kill", "--signal=USR2", "--kill-whom=main")
@@ -107,10 +107,13 @@ def test_a_canary_measures_with_the_key_and_without_power(stage: Stage) -> None:
 
 
 def test_the_timer_flies_it_and_lives_with_the_service(stage: Stage) -> None:
-    path = stage.profile("often", canary={"every": "10s", "max_tokens": 8})
+    path = stage.profile("often", canary={"every": "10s", "max_tokens": 64})
     assert stage.apply(path)[0] == 0
-    seen = stage.until(lambda s: s["canary"] is not None, "a canary flew", timeout=90.0)
-    assert seen["canary"]["result"] == "measured"
+    measured = "measured"  # one may still find the gate at work
+    stage.until(
+        lambda s: s["canary"] is not None and s["canary"]["result"] == measured,
+        "a canary flew", timeout=90.0,
+    )  # fmt: skip
     assert shown(stage, timer(stage), "ActiveState") == ["active"]
     stage.sandbox.run("systemctl", "stop", stage.service)
     assert shown(stage, timer(stage), "ActiveState") == ["inactive"]
@@ -133,7 +136,7 @@ def test_a_canary_is_there_again_after_a_boot(stage: Stage) -> None:
 def test_a_canary_spends_no_try_of_its_service(stage: Stage) -> None:
     """Never accepted, two tries: the first start is one, the one after the crash the other."""
     path = stage.profile(
-        "vague", {"fault": "no_usage"}, service={"starts": 2, "restart_delay": "4s"}, canary=SLOWLY
+        "vague", {"fault": "no_usage"}, service={"starts": 2, "restart_delay": "8s"}, canary=SLOWLY
     )
     assert stage.apply(path)[0] == 6
     before = stage.status()

@@ -1,6 +1,6 @@
 """The exporter as a unit on a real systemd: what it shows, and that nothing that hangs delays it.
 
-Every scrape here is given up after a second: `scrape` fails on one that is late.
+Every scrape here is given up after two seconds: `scrape` fails on one that is late.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ pytestmark = pytest.mark.system
 
 UNIT = "kimisvc-exporter.service"
 ADDRESS = "127.0.0.1:9464"
-LATE = "1"
-"""No scrape may take longer (s), whatever hangs."""
+LATE = "2"
+"""No scrape may take longer (s), whatever hangs: one that waits for a source takes 2.5 s at least.
+
+The aim is 1 s, which `make bench` prints; here another worker and the host share two cores."""
 STREAM = """
 import json, sys, urllib.request
 body = {"model": "kimi", "prompt": "x", "max_tokens": 100000, "stream": True, "ignore_eos": True}
@@ -123,7 +125,11 @@ def test_a_service_that_was_proven(exporter: Box, stage: Stage) -> None:
         'scrape_errors_total{source="files"}': 0,
     }  # fmt: skip
     until(stage, lambda v: v['applies_total{outcome="accepted"}'] == 1, "told of the apply")
-    shown = until(stage, lambda v: "generation_tokens_per_second" in v, "measured")
+    # Units and history are read by themselves: the gate may be seen at its end after its verdict.
+    at_rest = 'unit_state{state="inactive",unit="gate"}'
+    shown = until(
+        stage, lambda v: "generation_tokens_per_second" in v and v.get(at_rest) == 1, "at rest"
+    )
     assert {name: shown.get(name) for name in expected} == expected
     assert shown['probe_decode_tokens_per_second{source="gate"}'] > 60
     assert shown["generation_tokens_per_second"] == 0

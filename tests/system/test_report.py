@@ -30,7 +30,7 @@ def test_the_history_of_a_good_and_a_bad_apply(stage: Stage) -> None:
     for start in told["starts"]:
         facts = start["facts"]
         assert facts["kernel"] == kernel
-        assert (facts["prompt_tokens"], facts["max_tokens"]) == (16, 32)
+        assert (facts["prompt_tokens"], facts["max_tokens"]) == (16, 64)
         assert facts["systemd"]
         assert facts["vllm"]
         assert facts["kimisvc"]

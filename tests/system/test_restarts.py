@@ -70,7 +70,7 @@ def test_apply_waits_while_a_crash_is_slow_to_clear_up(stage: Stage) -> None:
 
 
 def test_follow_goes_on_between_two_starts(stage: Stage) -> None:
-    assert stage.apply(stage.profile("calm", service={"restart_delay": "4s"}))[0] == 0
+    assert stage.apply(stage.profile("calm", service={"restart_delay": "8s"}))[0] == 0
     stage.sandbox.run(*DIES, stage.service)
     stage.until(lambda s: s["unit_sub_state"] == "auto-restart", "between two starts")
     done = stage.kimisvc("status", "--follow", "--instance", stage.instance, "--json")
@@ -207,7 +207,7 @@ def test_a_deadline_that_no_load_would_meet_is_refused(stage: Stage) -> None:
 
 def test_an_apply_that_was_cut_off_says_nothing_of_what_runs(stage: Stage) -> None:
     """Its row stays open; the next start is judged as what it is, and the next apply closes it."""
-    one = stage.profile("one", service={"restart_delay": "2s"})
+    one = stage.profile("one", service={"restart_delay": "8s"})
     assert stage.apply(one)[0] == 0
     database = f"/var/lib/kimisvc/{stage.instance}/history.sqlite"
     stage.sandbox.run(
@@ -246,7 +246,7 @@ def test_a_start_that_begins_while_the_gate_settles_gets_a_gate_of_its_own(stage
     gate = f"kimisvc-{stage.instance}-gate.service"
     stage.sandbox.run(
         "bash", "-c",
-        'set -e; flock /run/kimisvc/$0/switch.lock sleep 5 & systemctl start --no-block "$1";'
+        'set -e; flock /run/kimisvc/$0/switch.lock sleep 15 & systemctl start --no-block "$1";'
         ' timeout 20 bash -c \'until [ "$(systemctl show -P SubState "$0")" = stop-post ];'
         " do sleep 0.05; done' \"$1\";"
         ' systemctl restart "kimisvc-$0.service"; wait',

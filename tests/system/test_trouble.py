@@ -126,14 +126,15 @@ def test_dry_run_and_diff_change_nothing(stage: Stage) -> None:
 
 
 def test_probe_measures_what_runs_and_records_nothing(stage: Stage) -> None:
-    stage.apply(stage.profile("probed"))
+    # Slow, and so a token that a busy machine brings late says little.
+    stage.apply(stage.profile("probed", {"decode_tok_s": 50.0}, gate={"decode_tok_s": ">10~20"}))
     done = stage.kimisvc("probe", "--instance", stage.instance, "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["verdict"] == "PASS"
-    assert answer["decode_tok_s"] == pytest.approx(200, rel=0.25)
+    assert answer["decode_tok_s"] == pytest.approx(50, rel=0.25)
     assert answer["engine_decode_tok_s"] == pytest.approx(answer["decode_tok_s"], rel=0.1)
-    assert len(answer["runs"]) == 3
+    assert 3 <= len(answer["runs"]) <= 5
     assert len(stage.history()["verdicts"]) == 1
 
 

@@ -228,7 +228,9 @@ def test_explore_equal_ones_and_compare(stage: Stage) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["starts"] == [2, 2]
-    assert 0.8 < found["low"] <= found["ratio"] <= found["high"] < 1.25
+    # Two starts each leave one degree of freedom: how wide the interval is, chance tells.
+    assert found["low"] <= found["ratio"] <= found["high"]
+    assert 0.9 < found["ratio"] < 1.11
     assert found["verdict"] in ("equivalent", "inconclusive", "better-within-margin",
                                 "worse-within-margin")  # fmt: skip
     differing = {one["key"] for one in found["differences"]}
@@ -236,9 +238,9 @@ def test_explore_equal_ones_and_compare(stage: Stage) -> None:
 
 
 def test_explore_finds_the_faster_and_says_so(stage: Stage) -> None:
-    # Far apart: with two starts each, even a busy machine leaves no doubt.
-    slow = stage.profile("slow", {"decode_tok_s": UNDER}, gate=NO_GATE)
-    quick = stage.profile("quick", {"decode_tok_s": OVER}, gate=NO_GATE)
+    # Far apart, and slow both: with two starts each, even a busy machine leaves no doubt.
+    slow = stage.profile("slow", {"decode_tok_s": UNDER / 2}, gate=NO_GATE)
+    quick = stage.profile("quick", {"decode_tok_s": OVER / 2}, gate=NO_GATE)
     plan = f"/etc/kimisvc/{stage.instance}-plan.toml"
     names = [path.rpartition("/")[2] for path in (slow, quick)]
     stage.sandbox.write(plan, f"profiles = {json.dumps(names)}\nexplore = true\nmax_starts = 8\n")
@@ -298,16 +300,23 @@ def test_cancelled_it_leaves_the_start_to_its_gate(stage: Stage) -> None:
 
 
 def test_live_traffic_is_not_cut_off(stage: Stage) -> None:
-    used = stage.profile("used", {"other_running": 1, "other_during": [9999]})
+    long = 4000  # tokens: 20 s, in which all that follows is told that the server is in use
+    used = stage.profile(
+        "used", {"other_running": 1, "other_during": [9999], "max_model_len": 2 * long}
+    )
     stage.apply(used)
     # The stand-in plays others within requests only; a long one of our own is traffic as well.
-    body = json.dumps({"model": "kimi", "prompt": "a", "max_tokens": 2000, "stream": True})
+    body = json.dumps({"model": "kimi", "prompt": "a", "max_tokens": long, "stream": True})
     client = (
         f"curl -s -N -o /dev/null -H 'Content-Type: application/json' -d '{body}'"
         f" http://127.0.0.1:{stage.port}/v1/completions"
     )
     stage.sandbox.run("systemd-run", "--quiet", "--unit", f"user-{stage.port}", "sh", "-c", client)
-    time.sleep(1.0)  # until the request runs: nothing outside the server tells
+    stage.sandbox.run(
+        "timeout", "20", "bash", "-c",
+        f"until curl -s http://127.0.0.1:{stage.port}/metrics |"
+        " grep '^vllm:num_requests_running.* 1'; do sleep 0.1; done",
+    )  # fmt: skip
     done = stage.kimisvc("tune", stage.profile("next"))
     assert done.returncode == 1
     assert "the server is in use" in done.stderr

@@ -61,7 +61,7 @@ def test_one_that_hangs_is_killed_and_the_next_question_makes_another(
     )
     closing.append(apart)
     with pytest.raises(HostError) as error:
-        apart.states(["a.service"], 0.7)
+        apart.states(["a.service"], 5.0)  # long enough for a Python to start and hang
     assert error.value.code == "systemd-timeout"
     assert apart.states(["a.service"], 20.0) == {"a.service": STATE}
 

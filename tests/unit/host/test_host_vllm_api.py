@@ -290,7 +290,7 @@ def test_a_stall_in_the_middle_says_how_far_it_came() -> None:
         peer.until_closed()
 
     with server(script) as base:
-        error, chunks = raised(VllmApi(base, None), timeout=0.1)
+        error, chunks = raised(VllmApi(base, None), timeout=1.0)
     assert (error.code, len(chunks)) == ("timeout", 2)
     assert "after 2 chunks" in error.message
 
@@ -308,7 +308,7 @@ def test_comments_that_keep_the_connection_alive_do_not_hide_a_stall() -> None:
         borne.append("all of them")
 
     with server(script) as base:
-        error, chunks = raised(VllmApi(base, None), timeout=0.1)
+        error, chunks = raised(VllmApi(base, None), timeout=1.0)
     assert (error.code, len(chunks), borne) == ("timeout", 1, [])
 
 
@@ -381,14 +381,18 @@ EVENTS = HEAD + b"Content-Type: text/event-stream\r\n"
 CHUNKED = EVENTS + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-def trickles(begin: bytes, drop: bytes) -> Callable[[Peer], None]:
-    """Send a little every 20 ms, so that no read is ever late, for much longer than it may last."""
+def trickles(begin: bytes, drop: bytes, borne: list[str]) -> Callable[[Peer], None]:
+    """Send a little every 20 ms, so that no read is ever late, for much longer than it may last.
+
+    `borne` says where a client took it all.
+    """
 
     def script(peer: Peer) -> None:
         peer.connection.sendall(begin)
         for _ in range(250):
             peer.connection.sendall(drop)  # fails when the client has closed
             time.sleep(0.02)
+        borne.append("all of it")
 
     return script
 
@@ -425,21 +429,20 @@ QUESTIONS: dict[str, Callable[[VllmApi], Any]] = {
     ids=["head", "heads without end", "body of a refusal", "body", "size of a chunk"],
 )
 def test_a_trickle_is_late_though_no_read_is(question: str, begin: bytes, drop: bytes) -> None:
-    began = time.monotonic()
-    with server(trickles(begin, drop)) as base, pytest.raises(HostError) as caught:
+    borne: list[str] = []
+    with server(trickles(begin, drop, borne)) as base, pytest.raises(HostError) as caught:
         QUESTIONS[question](VllmApi(base, None, quick=SHORT))
-    assert caught.value.code == "timeout"
-    assert time.monotonic() - began < 8 * SHORT
+    assert (caught.value.code, borne) == ("timeout", [])
 
 
 @pytest.mark.parametrize("begin", [HEAD + b"X: ", NO_LENGTH])
 def test_a_trickle_on_health_and_version(begin: bytes) -> None:
-    began = time.monotonic()
-    with server(trickles(begin, b"x")) as base:
+    borne: list[str] = []
+    with server(trickles(begin, b"x", borne)) as base:
         api = VllmApi(base, None, quick=SHORT)
         assert api.health() is Health.NO_ANSWER
         assert api.version() is None
-    assert time.monotonic() - began < 16 * SHORT
+    assert borne == []
 
 
 @pytest.mark.parametrize("question", ["models", "metrics", "chat"])
@@ -474,11 +477,11 @@ def test_a_stream_may_be_longer_than_its_timeout_and_than_an_answer(
         peer.begin_stream()
         for n in range(20):
             peer.chunk(b'data: {"n":%d,"x":"%s"}\n\n' % (n, b"x" * 500))
-            time.sleep(0.05)
+            time.sleep(0.1)
         peer.chunk(b"data: [DONE]\n\n")
 
     with server(script) as base:
-        chunks = [c["n"] for _, c in VllmApi(base, None).stream(COMPLETIONS, STREAM, 0.5)]
+        chunks = [c["n"] for _, c in VllmApi(base, None).stream(COMPLETIONS, STREAM, 1.5)]
     assert chunks == list(range(20))
 
 

@@ -138,10 +138,10 @@ def test_one_that_takes_too_long_is_stopped_and_signals_are_as_before(
 ) -> None:
     before = [signal.getsignal(one) for one in vllm_bench.ENDING]
     monkeypatch.setattr(vllm_bench, "GRACE", 0.2)
-    reader = threading.Thread(target=(tools / "started").read_text)
+    reader = threading.Thread(target=(tools / "started").read_text, daemon=True)
     reader.start()
     with pytest.raises(HostError, match="did not end within"):
-        bench(SERVER, LOAD, 0.3)
-    reader.join()
+        bench(SERVER, LOAD, 3.0)  # the load has to be begun before it is late
+    reader.join(20.0)
     assert (tools / "stopped").read_text().startswith("systemctl stop run-kimisvc-bench-")
     assert [signal.getsignal(one) for one in vllm_bench.ENDING] == before
