@@ -1,6 +1,6 @@
 """The exporter as a unit on a real systemd: what it shows, and that nothing that hangs delays it.
 
-Every scrape here is given up after two seconds: `scrape` fails on one that is late.
+Every scrape here is given up after a second: `scrape` fails where one after the other is late.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ pytestmark = pytest.mark.system
 
 UNIT = "kimisvc-exporter.service"
 ADDRESS = "127.0.0.1:9464"
-LATE = "2"
-"""No scrape may take longer (s), whatever hangs: one that waits for a source takes 2.5 s at least.
-
-The aim is 1 s, which `make bench` prints; here another worker and the host share two cores."""
+LATE = "1"
+"""No scrape may take longer (s), whatever hangs."""
+TRIES = 3
+"""One that waits for what hangs is late each time (2.5 s at least); a busy machine is not."""
+TIMED_OUT = 28
+"""What curl exits with (curl(1))."""
 STREAM = """
 import json, sys, urllib.request
 body = {"model": "kimi", "prompt": "x", "max_tokens": 100000, "stream": True, "ignore_eos": True}
@@ -52,7 +54,11 @@ def exporter(staged: Box) -> Iterator[Box]:
 
 def scrape(box: Box, *options: str) -> str:
     """Return the page; fail where it takes longer than a scrape may."""
-    done = box.run("curl", "-sS", "-m", LATE, *options, f"http://{ADDRESS}/metrics", check=False)
+    curl = ("curl", "-sS", "-m", LATE, *options, f"http://{ADDRESS}/metrics")
+    for _ in range(TRIES):
+        done = box.run(*curl, check=False)
+        if done.returncode != TIMED_OUT:
+            break
     assert done.returncode == 0, f"curl: {done.returncode} {done.stderr}"
     return done.stdout
 
