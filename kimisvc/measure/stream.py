@@ -36,7 +36,7 @@ class Api(Protocol):
     ) -> Iterator[tuple[float, Mapping[str, Any]]]:
         """Given a request, yield (moment on the monotonic clock, chunk) until [DONE].
 
-        Raise KimisvcError whose `code` is in `outcome.TROUBLE_OF_CODE`.
+        Raise KimisvcError; what its `code` means for a gate, `outcome` says.
         """
 
     def counters(self) -> EngineCounters | None:

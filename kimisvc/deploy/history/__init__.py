@@ -3,9 +3,8 @@
 Only root writes (apply, settle, rollback, canary, bench); anyone may read, so
 that `status` needs no sudo: nothing is written here that was not redacted
 before. What came after what is told by `sequence`, one count over all tables:
-clocks jump. How it is read is in history_reading.py. The file itself is in history_file.py, its tables in
-history_schema.py, what is asked of them in history_queries.py, its rows in
-history_rows.py.
+clocks jump. How it is read is in `reading`, the file itself in `file`, its tables in
+`schema`, what is asked of them in `queries`, its rows in `rows`.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ def bench_row(row: tuple[Any, ...]) -> BenchRow:
 
 
 def figures_of(rows: list[tuple[Any, ...]]) -> StartFigures:
-    """Given the rows of one verdict, one a run (as history_queries.FIGURES gives them), return it."""
+    """Given the rows of one verdict, one a run (as `queries.FIGURES` gives them), return it."""
     invocation, generation, profile, started_at, verdict, model, version, *rest = rows[0][:10]
     facts, sequence, newest = rest
     known = facts_of(facts)
