@@ -157,7 +157,7 @@ def opened_by(profile: Profile) -> Mapping[str, tuple[str, ...]]:
 
 
 def _opening_words(profile: Profile) -> dict[PurePosixPath, str]:
-    needed = frozenset(_with_any(profile, Lack.ENDS))
+    needed = frozenset(_with_needed(profile))
     return {
         folder: list_word(str(folder) if folder in needed else f"-{folder}")
         for folder in _opened(profile)
@@ -165,8 +165,19 @@ def _opening_words(profile: Profile) -> dict[PurePosixPath, str]:
 
 
 def mounted_folders(profile: Profile) -> tuple[PurePosixPath, ...]:
-    """Given a profile, return the folders that have to be mounted first: to be written, or to be read."""
-    return tuple(_with_any(profile, Lack.ENDS, Lack.READS))
+    """Given a profile, return the folders that have to be mounted first: to be written, or to be read.
+
+    Each as it is named, whatever folder above it is opened, and the system's own as well:
+    on each a file system of its own may lie, and those above come with it (systemd.unit(5),
+    RequiresMountsFor=).
+    """
+    instance = profile.service.instance
+    found = {
+        target.folder
+        for target in targets(profile)
+        if target.folder and target.lack in (Lack.ENDS, Lack.READS)
+    }
+    return tuple(sorted(one for one in found if not _is_beside(one, instance)))
 
 
 def needed_keys(profile: Profile) -> frozenset[str]:
@@ -180,10 +191,10 @@ def _opened(profile: Profile) -> tuple[PurePosixPath, ...]:
     return tuple(folder for folder in sorted(folders) if folders.isdisjoint(folder.parents))
 
 
-def _with_any(profile: Profile, *lacks: Lack) -> Iterator[PurePosixPath]:
-    """The opened folders in which one of these kinds lies."""
-    of_these = [folder for _, folder in _outside(profile, *lacks)]
-    yield from (f for f in _opened(profile) if any(one.is_relative_to(f) for one in of_these))
+def _with_needed(profile: Profile) -> Iterator[PurePosixPath]:
+    """The opened folders in which one lies that vLLM ends without."""
+    needed = [folder for _, folder in _outside(profile, Lack.ENDS)]
+    yield from (f for f in _opened(profile) if any(one.is_relative_to(f) for one in needed))
 
 
 def _outside(profile: Profile, *lacks: Lack) -> Iterator[tuple[str, PurePosixPath]]:
@@ -196,8 +207,13 @@ def _outside(profile: Profile, *lacks: Lack) -> Iterator[tuple[str, PurePosixPat
 
 def is_opened(folder: PurePosixPath, instance: str) -> bool:
     """Given a folder, say whether a unit opens it: not what is open already, hidden or the system's."""
+    return not _is_beside(folder, instance) and not is_the_systems(folder)
+
+
+def _is_beside(folder: PurePosixPath, instance: str) -> bool:
+    """Whether it is open as it is, or hidden, whatever a profile asks."""
     known = (*OF_ITS_OWN, *HIDDEN, f"{CACHE}/{instance}")
-    return not any(folder.is_relative_to(one) for one in known) and not is_the_systems(folder)
+    return any(folder.is_relative_to(one) for one in known)
 
 
 def is_the_systems(folder: PurePosixPath) -> bool:

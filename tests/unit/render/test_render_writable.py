@@ -13,7 +13,7 @@ from systemd_reading import assignments, specifiers, words
 
 from kimisvc.records.profile import Profile, ServiceSettings, VllmSettings
 from kimisvc.render.units import render
-from kimisvc.render.writable import read_write_paths, targets
+from kimisvc.render.writable import mounted_folders, read_write_paths, targets
 
 if TYPE_CHECKING:
     from kimisvc.records.units import Installation
@@ -101,6 +101,54 @@ def test_what_is_only_read_may_be_missing() -> None:
     assert opened(HUB, env={**env, "TRANSFORMERS_OFFLINE": "1"}) == ("-/srv/hf",)
     assert opened(LOCAL, env=env, args={"lora-modules": ["a=/srv/a"]}) == ("-/srv/hf",)
     assert opened(LOCAL, env=env, args={"lora-modules": ["a=org/a"]}) == ("/srv/hf",)
+
+
+OFFLINE = {"HF_HUB_OFFLINE": "1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "folders"),
+    [
+        ({}, ()),
+        ({"HF_HOME": "/srv/hf"}, ("/srv/hf",)),
+        ({**OFFLINE, "HF_HOME": "/srv/hf"}, ("/srv/hf",)),
+        # What is the whole box's is not opened; to be read it has to be mounted all the same.
+        ({**OFFLINE, "HF_HOME": "/mnt"}, ("/mnt",)),
+        ({**OFFLINE, "HF_HUB_CACHE": "/opt"}, ("/opt",)),
+        ({**OFFLINE, "HF_HOME": "/usr/share/models"}, ("/usr/share/models",)),
+        # A mount below a folder that is opened is one of its own.
+        ({"VLLM_CACHE_ROOT": "/data", "HF_HOME": "/data/hf"}, ("/data", "/data/hf")),
+        ({**OFFLINE, "VLLM_CACHE_ROOT": "/data", "HF_HOME": "/data/hf"}, ("/data", "/data/hf")),
+        ({**OFFLINE, "TMPDIR": "/data", "HF_HOME": "/data/hf"}, ("/data/hf",)),
+        ({"VLLM_CACHE_ROOT": "/data/", "HF_HOME": "/data"}, ("/data",)),
+        ({"VLLM_RPC_BASE_PATH": "/data/rpc"}, ("/data/rpc",)),
+        # What the service does without, has of its own or is not shown.
+        ({"TMPDIR": "/data/t", "NCCL_DEBUG_FILE": "/data/l/%h"}, ()),
+        ({"VLLM_CONFIG_ROOT": "/data/c"}, ()),
+        ({"VLLM_CACHE_ROOT": "/var/cache/kimisvc/kimi/x", "HF_HOME": "/tmp/hf"}, ()),
+        ({"VLLM_CACHE_ROOT": "/dev/shm/x", "HF_HOME": "/home/me/hf"}, ()),
+        ({"VLLM_CACHE_ROOT": "~/x", "HF_HOME": "/data/../x"}, ()),
+    ],
+)  # fmt: skip
+def test_what_has_to_be_mounted_is_each_folder_that_is_needed(
+    env: dict[str, str], folders: tuple[str, ...]
+) -> None:
+    assert tuple(map(str, mounted_folders(replace(HUB, env=env)))) == folders
+
+
+def test_a_local_model_needs_no_mount_of_a_hubs_cache() -> None:
+    assert mounted_folders(replace(LOCAL, env={"HF_HOME": "/mnt"})) == ()
+
+
+def test_a_unit_waits_for_what_it_reads_though_it_does_not_open_it(
+    templates: dict[str, str], place: Installation
+) -> None:
+    profile = replace(HUB, env={**OFFLINE, "HF_HOME": "/mnt", "VLLM_CACHE_ROOT": "/data/a b"})
+    text = render(profile, templates, place)[0].text
+    said = [value for _, name, value in assignments(text) if name == "RequiresMountsFor"]
+    assert '/opt/vllm/bin/vllm "/data/a b" /mnt' in " ".join(said)
+    opened_ = [value for _, name, value in assignments(text) if name == "ReadWritePaths"]
+    assert opened_ == ['"/data/a b"']
 
 
 PATHS = st.lists(
