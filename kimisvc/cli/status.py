@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from kimisvc.deploy.status import Status
 
 
+CHANGED = "changed since the start: if its text was, that takes effect at a restart"
+"""What is known of such a drop-in: a backup or a chmod changes it as well, and asks for nothing."""
+
+
 @click.command()
 @click.option("--follow", is_flag=True, help="Watch the gate that is at work until it has decided.")
 @options.instance
@@ -96,7 +100,7 @@ def status_json(found: Status) -> dict[str, Any]:
         "canary": _canary_json(found),
         "drift": list(found.drift),
         "drop_ins": list(found.service.drop_ins),
-        "drop_ins_not_in_effect": list(found.not_in_effect),
+        "drop_ins_changed_since_start": list(found.changed_drop_ins),
     }
 
 
@@ -175,7 +179,7 @@ def _unit_words(found: Status, box: Box) -> str:
 
 
 def _drop_in_words(found: Status, path: str) -> str:
-    return f"{path} (not in effect until a restart)" if path in found.not_in_effect else path
+    return f"{path} ({CHANGED})" if path in found.changed_drop_ins else path
 
 
 def _ready_words(found: Status) -> str:
@@ -188,7 +192,7 @@ def _why_not_known(found: Status) -> str:
     from kimisvc.deploy.past import Memory
 
     missing = found.memory is Memory.MISSING
-    return "the history is not there" if missing else "the history cannot be read"
+    return "what history held is lost" if missing else "the history cannot be read"
 
 
 def _why_no_verdict(found: Status) -> str:

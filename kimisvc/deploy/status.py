@@ -43,7 +43,7 @@ class Status:
     drift: tuple[str, ...]
     canary: CanaryRow | None = None
     memory: Memory = Memory.READ
-    not_in_effect: tuple[str, ...] = ()
+    changed_drop_ins: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool | None:
@@ -123,12 +123,16 @@ def read_status(box: Box) -> Status:
         drift=tuple(troubles),
         canary=past.canary,
         memory=past.memory,
-        not_in_effect=_not_in_effect(box, service),
+        changed_drop_ins=_changed_drop_ins(box, service),
     )
 
 
-def _not_in_effect(box: Box, service: UnitState) -> tuple[str, ...]:
-    """The drop-ins that were written after the main process was started, which knows nothing of them."""
+def _changed_drop_ins(box: Box, service: UnitState) -> tuple[str, ...]:
+    """The drop-ins that were changed in any way after the main process was started.
+
+    What is new in them that process knows nothing of. Whether anything is, nobody can say:
+    by ctime a new mode or a second name looks like a file that was put there with its age.
+    """
     if service.active_state != "active" or not service.main_started_at:
         return ()
     newer, begun = [], given_at(box, service)
