@@ -28,13 +28,12 @@ from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.restorable import last_proven, obstacle, proven_earlier, unfinished_switch
+from kimisvc.deploy.start_needs import that_end_a_start
 from kimisvc.deploy.told import is_told, note_told
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files, locks
-from kimisvc.records.problems import Severity
-from kimisvc.render.writable import needed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,16 +44,6 @@ if TYPE_CHECKING:
     from kimisvc.deploy.plan import Plan
     from kimisvc.records.problems import Problem
     from kimisvc.records.profile import Profile
-
-ENDS_A_START = (
-    "vllm.executable",
-    "vllm.model",
-    "vllm.port",
-    "service.user",
-    "service.working_directory",
-    "service.secrets_file",
-)
-"""What a start cannot do without. What only spoils a figure must not keep an operator from going back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +60,9 @@ def for_unit(box: Box) -> RollbackRow | None:
 
     None: nothing has failed on the current generation. A failure of the one
     before can be reported after a new apply began, and a gate that was killed
-    has shown nothing. What an operator disabled stays disabled. What is
-    restored does not depend on the history: where that cannot be written, the
+    has shown nothing. What an operator disabled stays disabled. The host is not
+    asked: what failed is given up, whatever is in the way of what was proven. What
+    is restored does not depend on the history: where that cannot be written, the
     row says so and is returned all the same. One that leads from a generation to
     itself is told and not kept: it finished a switch, whose own row was kept first.
     """
@@ -133,8 +123,8 @@ def to_generation(
     Raise LockedError when another kimisvc is at work on the instance: a search
     that has not ended would undo it. (Not asked by `for_unit`: each start of a
     search counts on that.) Raise PreflightRefusedError where the host would not
-    run it any more (its model was removed, say): what runs now is not stopped for
-    that. What is restored does not depend on the history: where that cannot be
+    run it any more (its model was removed, say; `start_needs`): what runs now is not
+    stopped for that. What is restored does not depend on the history: where that cannot be
     written, it is said.
     """
     files.make_folder(box.layout.runtime)
@@ -246,19 +236,9 @@ def _refuse(
     if plan.action is not Action.RESTART:
         return
     profile = target.settings()
-    ends = {*ENDS_A_START, *(needed_keys(profile) if _opens_folders(target) else ())}
-    reasons = [
-        problem
-        for problem in preflight(profile)
-        if problem.severity is Severity.ERROR and problem.key in ends
-    ]
+    reasons = that_end_a_start(preflight(profile), profile, target.units())
     if reasons:
         raise PreflightRefusedError(reasons)
-
-
-def _opens_folders(target: Generation) -> bool:
-    """Whether its units open what its profile asks to be written: those of an older kimisvc do not."""
-    return any("\nReadWritePaths=" in unit.text for unit in target.units())
 
 
 @dataclass(frozen=True, slots=True)
