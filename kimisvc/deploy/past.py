@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.history.rows import StartRow, VerdictRow
 from kimisvc.deploy.redacting import of_box, redacted_record
-from kimisvc.deploy.unkept import records_in_order
+from kimisvc.deploy.unkept import waiting_records
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.gate.record import GateRecord
     from kimisvc.deploy.generations import Generation
-    from kimisvc.deploy.history import CanaryRow, RollbackRow
+    from kimisvc.deploy.history import CanaryRow, History, RollbackRow
+    from kimisvc.deploy.layout import Layout
     from kimisvc.records.units import UnitState
 
 RESTS = ("inactive", "failed")
 """States of a gate that has ended, and whose record settle has had in its hands."""
 UNKEPT = 0
 """The sequence of a row that history has not taken yet; those of history begin at 1."""
+ALL = 1_000_000
+"""Applies are few: one is somebody's command."""
 
 
 class Memory(Enum):
-    """Whether history could be asked; its words in JSON."""
+    """Whether history could be asked; its words in JSON. MISSING: what it held is lost."""
 
     READ = "read"
     MISSING = "missing"
@@ -60,27 +63,24 @@ def read_past(box: Box, current: Generation | None, service: UnitState, gate: Un
     number = current.number if current else None
     accepted = box.generations.sound_accepted()
     stands = accepted.number if accepted else None
-    waiting = _waiting(box, gate)
-    unkept = [verdict_that_waits(record, stands) for record in reversed(waiting)]
-    start = next((start_that_waits(r) for r in reversed(waiting) if r.invocation == runs), None)
-    # Until its restart a crashed service goes by the invocation of the start that died.
-    goes_on = service.goes_on and service.sub_state != "auto-restart"
+    waiting = settled(records_that_wait(box), gate)
+    unkept = [verdict_that_waits(record, stands) for record in waiting]
     memory, troubles, kept = Memory.READ, [], Past()
     try:
-        if files.exists(box.layout.current) and not files.exists(box.layout.history):
+        if why := lost(box.layout, box.history):
             memory = Memory.MISSING
-            lost = "what was found out about the start that runs is lost"
-            troubles.append(f"{box.layout.history} is not there: {lost}")
+            troubles.append(f"{why}: what was found out about the start that runs is lost")
         kept = _kept(box, service)
         verdicts = box.history.verdicts(limit=20)
     except KimisvcError as error:
         memory, verdicts = Memory.UNREADABLE, ()
         troubles.append(f"the history cannot be read: {error.message}")
     told = verdict_on(runs, (*unkept, *verdicts), current=number, accepted=stands)
+    starts = (*((kept.start,) if kept.start else ()), *map(start_that_waits, waiting))
     return Past(
         memory=memory,
-        start=kept.start or start,
-        verdict=told if goes_on else None,
+        start=start_of(runs, starts),
+        verdict=told if service.lives else None,
         last_rollback=kept.last_rollback,
         canary=kept.canary,
         troubles=tuple(troubles),
@@ -97,18 +97,49 @@ def _kept(box: Box, service: UnitState) -> Past:
     )
 
 
-def _waiting(box: Box, gate: UnitState) -> Sequence[GateRecord]:
-    """The records that history has not taken yet, oldest first: none of a gate that has not ended.
+def lost(layout: Layout, history: History) -> str:
+    """Given where an instance lies and its history, say how what that held got lost; "" where it did not.
 
-    What settle has not had in its hands may be judged otherwise by it.
+    A file that is gone is made anew by whoever writes next, be it a canary: so one that
+    begins after the first apply is no better, until a gate has judged. Every generation
+    became current by an apply that is kept before, and `prune` takes none of them out.
+    Raise KimisvcError where the history cannot be read.
+    """
+    if not files.exists(layout.current):
+        return ""
+    if not files.exists(layout.history):
+        return f"{layout.history} is not there"
+    if history.verdicts(limit=1):
+        return ""
+    first = next(reversed(history.applies(ALL)), None)
+    if first is not None and first.previous is None:
+        return ""
+    return f"{layout.history} was begun anew, and no gate has judged since"
+
+
+def records_that_wait(box: Box) -> tuple[GateRecord, ...]:
+    """Given a box, return the records that history has not taken yet, oldest first, without secrets.
+
+    None where they may not be read.
     """
     try:
-        records = records_in_order(box)
+        records = waiting_records(box.layout)
     except KimisvcError:
         return ()
-    own = "" if gate.active_state in RESTS else gate.invocation_id
     redact = of_box(box) if records else None
-    return [redacted_record(r, redact) for r in records if redact and r.record != own]
+    return tuple(redacted_record(record, redact) for record in records if redact)
+
+
+def settled(records: Iterable[GateRecord], gate: UnitState) -> tuple[GateRecord, ...]:
+    """Given records that wait, oldest first, and their gate, return those to go by, newest first.
+
+    That of the newest gate is the newest, whatever the clock said; and none while that gate has
+    not ended: what settle has not had in its hands may be judged otherwise by it.
+    """
+    own = gate.invocation_id
+    ordered = sorted(records, key=lambda record: record.record == own)
+    at_rest = gate.active_state in RESTS
+    return tuple(record for record in reversed(ordered) if at_rest or record.record != own)
 
 
 def verdict_that_waits(record: GateRecord, accepted: int | None) -> VerdictRow:
@@ -131,6 +162,15 @@ def start_that_waits(record: GateRecord) -> StartRow:
         record.service_started_at, record.ready_at or None, record.load_s,
         record.vllm_version or None, sequence=UNKEPT,
     )  # fmt: skip
+
+
+def start_of(invocation: str, rows: Iterable[StartRow]) -> StartRow | None:
+    """Given a start and rows of starts, return what tells most of it: one that saw it ready, else the first.
+
+    A gate that was cut off before that is in history, where that of its next run may wait.
+    """
+    own = [row for row in rows if row.invocation == invocation]
+    return next((row for row in own if row.ready_at is not None), next(iter(own), None))
 
 
 def verdict_on(

@@ -52,7 +52,7 @@ class Status:
         A gate that ended well says nothing of it: one that was stopped ends so too.
         """
         seen = self._seen_ready
-        forgotten = self.start is None and self.memory is not Memory.READ
+        forgotten = self.memory is not Memory.READ  # what a gate saw that was not the last one
         ended = self.service.active_state == "active" and self.gate.active_state in RESTS
         return None if forgotten and ended and not seen and not self.gate.job else seen
 

@@ -230,9 +230,9 @@ def _canary(scene: Scene, of: Callable[[CanaryRow], float | None]) -> Samples:
 
 def gate_verdict(scene: Scene) -> Samples:
     """All 0: no verdict on the start that runs, or none runs."""
-    if scene.units is None or scene.history is None:
-        return
     row = standing.verdict(scene)
+    if row is None and (scene.units is None or scene.history is None):
+        return
     for kind in VerdictKind:
         yield (kind.value,), float(row is not None and row.verdict.kind is kind)
 
@@ -287,7 +287,7 @@ def canary_due(scene: Scene) -> Samples:
     The first of a start has twice the time: until one has flown, systemd counts OnActiveSec=
     anew at each daemon-reload, and whoever installs a package or another instance makes one.
     """
-    if scene.units is None or scene.history is None or not scene.units.service.goes_on:
+    if scene.units is None or scene.history is None or not scene.units.service.lives:
         return
     profile = scene.files.profile if scene.files is not None else None
     if profile is not None and profile.canary is not None:

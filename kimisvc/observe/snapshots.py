@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kimisvc.deploy.gate.record import GateRecord
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import StartRow, VerdictRow
     from kimisvc.deploy.history.rows import CanaryRow
@@ -40,7 +41,10 @@ class UnitsView:
 
 @dataclass(frozen=True, slots=True)
 class FilesView:
-    """What lies on disk: generations, the gate's progress, and where units differ from theirs."""
+    """What lies on disk: generations, the gate's progress, and where units differ from theirs.
+
+    `waiting` are the records of gates that history has not taken yet, oldest first.
+    """
 
     current: Generation | None = None
     accepted: int | None = None
@@ -48,6 +52,7 @@ class FilesView:
     digest: str = ""
     progress: Progress | None = None
     drift: tuple[str, ...] = ()
+    waiting: tuple[GateRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

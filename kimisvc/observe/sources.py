@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from kimisvc.deploy.box import Box
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.generations import MANIFEST
 from kimisvc.deploy.history import History
+from kimisvc.deploy.past import ALL, lost, records_that_wait
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError
 from kimisvc.host import files
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
     from kimisvc.host.vllm_page import Page
     from kimisvc.records.profile import Profile
 
-ALL = 1_000_000
-"""Starts, applies and rollbacks are counted by reading them; a service of half an hour's load makes
-few. Canaries, which may be 100,000, are counted by SQLite, and two of them are read."""
 NEWEST = 20
+"""Rows that are looked through for those of the start that runs. Starts, applies and rollbacks are
+counted by reading ALL of them, which are few where a load takes half an hour; canaries, which may
+be 100,000, are counted by SQLite, and two of them are read."""
 PAGE_TIMEOUT = 2.5
 """How long /metrics may take (s). A server whose event loop is full answers late, not never."""
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - read, not bound
@@ -84,15 +85,8 @@ class FilesReader:
         if stamp != self._stamp:
             self._view = _files_view(layout, told)
             self._stamp = stamp  # only now: what failed is read again
-        view = self._view
-        return FilesView(
-            view.current,
-            view.accepted,
-            view.profile,
-            view.digest,
-            read_progress(layout),
-            view.drift,
-        )
+        box = Box(layout, cast("Systemd", told))
+        return replace(self._view, progress=read_progress(layout), waiting=records_that_wait(box))
 
 
 def _files_view(layout: Layout, told: _Told) -> FilesView:
@@ -120,15 +114,13 @@ class HistoryReader:
         self._canaries = _Canaries()
 
     def read(self) -> HistoryView:
-        """Return the view of now. Raise KimisvcError where there is a generation and no history."""
+        """Return the view of now. Raise KimisvcError where what history held is lost, as `status` says it."""
         path = self._layout.history
-        if not files.exists(path):
-            if files.exists(self._layout.current):
-                raise HostError("history-missing", f"{path} is not there")
-            return HistoryView()
+        history = History(path)
         stamp = _stamp(path, path.with_name(f"{path.name}-wal"))
-        if stamp != self._stamp:
-            history = History(path)
+        if stamp != self._stamp or not files.exists(path):
+            if why := lost(self._layout, history):
+                raise HostError("history-missing", why)
             canaries = self._canaries.with_those_of(history)
             self._view = _history_view(history, canaries)
             self._stamp, self._canaries = stamp, canaries

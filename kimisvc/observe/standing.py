@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.past import verdict_on
+from kimisvc.deploy.past import (
+    Memory,
+    settled,
+    start_of,
+    start_that_waits,
+    verdict_on,
+    verdict_that_waits,
+)
 from kimisvc.deploy.status import Status
 from kimisvc.records.progress import Phase
 
 if TYPE_CHECKING:
+    from kimisvc.deploy.gate.record import GateRecord
     from kimisvc.deploy.history import StartRow, VerdictRow
     from kimisvc.deploy.history.rows import CanaryRow
     from kimisvc.observe.snapshots import Scene
@@ -25,30 +33,39 @@ def progress(scene: Scene) -> Progress | None:
 
 
 def start(scene: Scene) -> StartRow | None:
-    """Given a scene, return the row of the start that runs, None before its gate has ended."""
-    if scene.units is None or scene.history is None:
+    """Given a scene, return the row of the start that runs, None before its gate has ended.
+
+    One that waits for room on the disk is as good, also where history cannot be read.
+    """
+    if scene.units is None:
         return None
-    runs = scene.units.service.invocation_id
-    return next((row for row in scene.history.starts if row.invocation == runs), None)
+    kept = scene.history.starts if scene.history is not None else ()
+    rows = (*kept, *map(start_that_waits, _waiting(scene)))
+    return start_of(scene.units.service.invocation_id, rows)
 
 
 def verdict(scene: Scene) -> VerdictRow | None:
-    """Given a scene, return the newest verdict on the start that runs, None if there is none."""
-    if scene.units is None or scene.history is None or not scene.units.service.goes_on:
+    """Given a scene, return the newest verdict on the start that runs, None if there is none.
+
+    One that waits for room on the disk is newer than those of history.
+    """
+    if scene.units is None or not scene.units.service.lives:
         return None
     here = scene.files
     current = here.current if here is not None else None
+    accepted = here.accepted if here is not None else None
+    unkept = (verdict_that_waits(record, accepted) for record in _waiting(scene))
     return verdict_on(
         scene.units.service.invocation_id,
-        scene.history.verdicts,
+        (*unkept, *(scene.history.verdicts if scene.history is not None else ())),
         current=current.number if current is not None else None,
-        accepted=here.accepted if here is not None else None,
+        accepted=accepted,
     )
 
 
 def canary(scene: Scene) -> CanaryRow | None:
     """Given a scene, return the newest canary that measured the start that runs, None without one."""
-    if scene.units is None or scene.history is None or not scene.units.service.goes_on:
+    if scene.units is None or scene.history is None or not scene.units.service.lives:
         return None
     row = scene.history.canary
     return row if row is not None and row.invocation == scene.units.service.invocation_id else None
@@ -56,13 +73,14 @@ def canary(scene: Scene) -> CanaryRow | None:
 
 def ready(scene: Scene) -> bool | None:
     """Given a scene, say as `status` does whether its gate saw it ready; None: that is unknown."""
-    if scene.units is None or scene.history is None or scene.files is None:
+    if scene.units is None or scene.files is None:
         return None
     units = scene.units
+    memory = Memory.READ if scene.history is not None else Memory.UNREADABLE
     told = Status(
         instance=scene.instance, current=None, accepted=None, service=units.service,
         gate=units.gate, rollback=units.rollback, progress=progress(scene), start=start(scene),
-        verdict=None, last_rollback=None, drift=(),
+        verdict=None, last_rollback=None, drift=(), memory=memory,
     )  # fmt: skip
     return told.ready
 
@@ -72,4 +90,11 @@ def loads(scene: Scene) -> bool:
     if scene.units is None or scene.units.gate.active_state != "activating":
         return False
     told = progress(scene)
-    return scene.units.service.goes_on and (told is None or told.phase is Phase.LOADING)
+    return scene.units.service.lives and (told is None or told.phase is Phase.LOADING)
+
+
+def _waiting(scene: Scene) -> tuple[GateRecord, ...]:
+    """The records that history has not taken yet, newest first."""
+    if scene.files is None or scene.units is None:
+        return ()
+    return settled(scene.files.waiting, scene.units.gate)

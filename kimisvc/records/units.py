@@ -91,3 +91,12 @@ class UnitState:
     def goes_on(self) -> bool:
         """Whether it runs, or is on its way to: also while it waits for its automatic restart."""
         return self.active_state in ("active", "activating", "reloading")
+
+    @property
+    def lives(self) -> bool:
+        """Whether a start of it is there to be spoken of: none is between two, while it waits for the next.
+
+        Until its restart a crashed unit goes by the invocation of the start that died. The states
+        are auto-restart and, since systemd 254, auto-restart-queued (src/basic/unit-def.c there).
+        """
+        return self.goes_on and not self.sub_state.startswith("auto-restart")

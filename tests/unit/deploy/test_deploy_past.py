@@ -8,21 +8,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from gate_box import SERVICE, Silent, Systemd, impatient, leave, two_generations
+from gate_box import RUNS, SERVICE, Silent, Systemd, impatient, leave, two_generations
 
 from kimisvc.cli.status import status_json, status_text
 from kimisvc.deploy.follow import Begun, follow
 from kimisvc.deploy.gate.settle import settle
-from kimisvc.deploy.history import History
+from kimisvc.deploy.history import (
+    Accepted,
+    ApplyRow,
+    BenchRow,
+    CanaryResult,
+    CanaryRow,
+    History,
+    RollbackRow,
+)
 from kimisvc.deploy.history.schema import SCHEMA_VERSION
 from kimisvc.deploy.outcome import LOAD_ANEW, Outcome
 from kimisvc.deploy.redacting import READ_BEFORE
 from kimisvc.deploy.rollback import for_unit
 from kimisvc.deploy.status import read_status
+from kimisvc.deploy.unkept import keep_rollback
 from kimisvc.errors import KimisvcError
+from kimisvc.observe.sources import HistoryReader
 from kimisvc.records.proof import Proof, Verdict, VerdictKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
@@ -72,8 +83,70 @@ def test_a_history_that_is_gone_is_named_and_nothing_is_made_up(box: Box, system
     assert (told["ready"], told["verdict"], told["history"]) == (None, None, "missing")
     assert [line for line in told["drift"] if f"{box.layout.history} is not there" in line]
     said = rows(box)
-    assert said["ready"] == "not known: the history is not there"
-    assert said["verdict"].startswith("not known: the history is not there")
+    assert said["ready"] == "not known: what history held is lost"
+    assert said["verdict"].startswith("not known: what history held is lost")
+
+
+def flown(box: Box) -> None:
+    box.history.add_canary(CanaryRow(1.0, RUNS, 2, "two", CanaryResult.MEASURED, 50.0))
+
+
+def benched(box: Box) -> None:
+    box.history.add_bench(
+        BenchRow(1.0, RUNS, 2, "two", 8, 64, 0, 300.0, 1.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0)
+    )
+
+
+def rolled_back(box: Box) -> None:
+    assert keep_rollback(box, RollbackRow(1.0, 3, 2, "slow")) == ""
+
+
+def looked_at(box: Box) -> None:
+    box.history.add_record(leave(box, None, ready_at=0.0), Accepted.NO)
+
+
+def applied(box: Box) -> None:
+    """An apply after the loss, the gate of which was stopped: it says what was current before it."""
+    box.history.begin_apply(ApplyRow(1.0, None, 2, 2, "two", "root", (), None, None))
+
+
+@pytest.mark.parametrize("again", [flown, benched, rolled_back, looked_at, applied])
+def test_a_history_that_was_made_anew_does_not_know_what_the_lost_one_did(
+    box: Box, systemd: Systemd, again: Callable[[Box], None]
+) -> None:
+    proven(box, systemd)
+    for path in box.layout.history.parent.glob("history.sqlite*"):
+        path.unlink()
+    again(box)
+    told = status_json(read_status(box))
+    assert (told["ready"], told["verdict"], told["history"]) == (None, None, "missing")
+    assert [line for line in told["drift"] if f"{box.layout.history} was begun anew" in line]
+    assert rows(box)["ready"] == "not known: what history held is lost"
+    with pytest.raises(KimisvcError) as error:
+        HistoryReader(box.layout).read()
+    assert error.value.code == "history-missing"
+    leave(box, VerdictKind.PASS, "r2")
+    settle(box)
+    told = status_json(read_status(box))
+    assert (told["ready"], told["verdict"], told["history"]) == (True, "PASS", "read")
+    assert HistoryReader(box.layout).read().verdicts
+
+
+def test_a_history_that_was_set_aside_is_lost_too(box: Box, systemd: Systemd) -> None:
+    proven(box, systemd)
+    for path in box.layout.history.parent.glob("history.sqlite*"):
+        path.unlink()
+    box.layout.history.write_bytes(b"no database at all" * 100)
+    assert box.history.mend(5.0) is not None
+    rolled_back(box)
+    assert status_json(read_status(box))["history"] == "missing"
+
+
+def test_before_its_first_gate_has_judged_nothing_is_lost(box: Box) -> None:
+    box.history.begin_apply(ApplyRow(1.0, None, 2, None, "two", "root", (), None, None))
+    told = status_json(read_status(box))
+    assert (told["ready"], told["history"]) == (False, "read")
+    assert HistoryReader(box.layout).read().verdicts == ()
 
 
 def test_a_history_that_never_was_is_missed_by_nobody(box: Box) -> None:
@@ -161,6 +234,28 @@ def test_a_verdict_that_waits_is_newer_than_what_history_has(box: Box, systemd: 
     assert status_json(read_status(box))["verdict"] == "FAIL"
     leave(box, VerdictKind.PASS, "r3", ended_at=10.0, invocation="another")
     assert status_json(read_status(box))["verdict"] == "FAIL"
+
+
+def test_a_start_whose_first_gate_was_cut_off_is_ready_by_the_one_that_waits(
+    box: Box, systemd: Systemd
+) -> None:
+    leave(box, None, "r1", ready_at=0.0)
+    settle(box)
+    ended(systemd)
+    assert status_json(read_status(box))["ready"] is not True
+    leave(box, VerdictKind.PASS, "r2", ended_at=9.0)
+    told = status_json(read_status(box))
+    assert (told["ready"], told["verdict"]) == (True, "PASS")
+
+
+@pytest.mark.parametrize("between", ["auto-restart", "auto-restart-queued"])
+def test_between_two_starts_the_verdict_on_the_dead_one_is_none(
+    box: Box, systemd: Systemd, between: str
+) -> None:
+    proven(box, systemd)
+    assert status_json(read_status(box))["verdict"] == "PASS"
+    systemd.service = replace(systemd.service, active_state="activating", sub_state=between)
+    assert status_json(read_status(box))["verdict"] is None
 
 
 def test_what_waits_is_told_without_secrets(
