@@ -90,9 +90,15 @@ def _found(name: str, told: tuple[Problem | Unseen, ...]) -> Finding:
 
 
 def _ask(check: Check, about: Inspection) -> tuple[Problem | Unseen, ...]:
+    """What a check yields; a door that is shut to who asks is nothing that it saw."""
+    told: list[Problem | Unseen] = []
     try:
-        return tuple(check(about))
+        told.extend(check(about))
     except KimisvcError as error:
-        return (Problem(error.message),)
+        blind = isinstance(error.__cause__, PermissionError)
+        told.append(Unseen(error.message) if blind else Problem(error.message))
+    except PermissionError as error:
+        told.append(Unseen(f"{error.filename}: {error.strerror}"))
     except OSError as error:  # a disk that fails, a folder that goes while it is read
-        return (Problem(f"{error.filename}: {error.strerror}"),)
+        told.append(Problem(f"{error.filename}: {error.strerror}"))
+    return tuple(told)

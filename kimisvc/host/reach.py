@@ -6,16 +6,19 @@ folder above. A venv's python is a symlink, and so may be its folder, so each
 link on the way is followed as the kernel would (path_resolution(7)). What has
 an access control list is taken as reachable: the mode beside it does not tell.
 Modes hold for root as for anybody: CapabilityBoundingSet= leaves it none of the
-capabilities that pass over them (capabilities(7)).
+capabilities that pass over them (capabilities(7)). What this process itself may
+not look at (it is not root's, or lies on an NFS that trusts no root) is told
+apart by `why_unseen`: of that nobody can say here whether the service could.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import deque
 from dataclasses import dataclass
-from enum import IntFlag
+from enum import Enum, IntFlag
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +38,8 @@ LINKS = 40
 """The kernel's own limit of symlinks in one path (path_resolution(7))."""
 SHEBANG_LINE = 256
 """So much of a first line is read as the name of an interpreter (execve(2))."""
+BLIND = frozenset({errno.EACCES, errno.EPERM})
+"""What the kernel answers a process that may not look, whatever is there."""
 
 
 class Need(IntFlag):
@@ -49,6 +54,14 @@ class Need(IntFlag):
     RUN = 5
     DRIVE = 6
     FILL = 7
+
+
+class Presence(Enum):
+    """Whether something lies at a path; of what may not be looked at nobody can say."""
+
+    THERE = "there"
+    GONE = "not there"
+    UNKNOWN = "not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +79,11 @@ def why_unreachable(path: Path, viewer: Viewer = ANYBODY, need: Need = Need.READ
     """Given an absolute path, say why a hardened unit of `viewer` cannot reach it; "" if it can.
 
     A folder has to be listable, unless it is only to be entered. Only what this process may
-    see itself is judged.
+    see itself is judged: where it gets no further, `why_unseen` says so.
     """
     for step in _walk(path):
-        if isinstance(step, str):
-            return step
+        if isinstance(step, _End):
+            return "" if step.is_blind else step.words
         why = _hidden(step.path, path)
         if why:
             return why
@@ -83,6 +96,31 @@ def why_unreachable(path: Path, viewer: Viewer = ANYBODY, need: Need = Need.READ
     return ""
 
 
+def why_unseen(path: Path) -> str:
+    """Given an absolute path, say why this process may not look whether it is there; "" if it may."""
+    blind = (step.words for step in _walk(path) if isinstance(step, _End) and step.is_blind)
+    return next((f"{words} (to who asks; root may see more)" for words in blind), "")
+
+
+def why_unread(path: Path) -> str:
+    """Given an absolute path, say why this process may not look at it or read it; "" if it may."""
+    why = why_unseen(path)
+    if why or presence(path) is not Presence.THERE or os.access(path, os.R_OK, effective_ids=True):
+        return why
+    return f"{path}: {os.strerror(errno.EACCES)} (to who asks; root may see more)"
+
+
+def presence(path: Path) -> Presence:
+    """Given a path, say whether something is there."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return Presence.GONE
+    except OSError:
+        return Presence.UNKNOWN
+    return Presence.THERE
+
+
 def why_not_roots(path: Path) -> str:
     """Given an absolute path, say who but root may change what is found there; "" if nobody may.
 
@@ -90,7 +128,7 @@ def why_not_roots(path: Path) -> str:
     for one with the sticky bit (inode(7)). A path that is not there is nobody's.
     """
     for step in _walk(path):
-        if isinstance(step, str):
+        if isinstance(step, _End):
             return ""
         if step.is_link:
             continue
@@ -122,8 +160,20 @@ class _Step:
         return stat.S_ISLNK(self.found.st_mode)
 
 
-def _walk(path: Path) -> Iterator[_Step | str]:
-    """Yield each step of an absolute path, links followed; why there is no further one, as words."""
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Why there is no further step, in words, and the kernel's own number of it."""
+
+    words: str
+    error: int
+
+    @property
+    def is_blind(self) -> bool:
+        return self.error in BLIND
+
+
+def _walk(path: Path) -> Iterator[_Step | _End]:
+    """Yield each step of an absolute path, links followed; last why there is no further one."""
     waiting = deque(path.parts[1:])
     at, links = Path("/"), 0
     while waiting:
@@ -135,7 +185,7 @@ def _walk(path: Path) -> Iterator[_Step | str]:
         try:
             step = _Step(here, here.lstat(), not waiting)
         except OSError as error:
-            yield f"{_named(here, path)}: {error.strerror}"
+            yield _End(f"{_named(here, path)}: {error.strerror}", error.errno or 0)
             return
         yield step
         if not step.is_link:
@@ -143,7 +193,7 @@ def _walk(path: Path) -> Iterator[_Step | str]:
             continue
         links += 1
         if links > LINKS:
-            yield f"{path}: too many symlinks"
+            yield _End(f"{path}: too many symlinks", errno.ELOOP)
             return
         target = here.readlink()
         at = Path("/") if target.is_absolute() else at
@@ -154,10 +204,10 @@ def why_unrunnable(program: Path, viewer: Viewer = ANYBODY) -> str:
     """Given a program, say why a hardened unit of `viewer` cannot run it; "" if it can.
 
     A script needs its interpreter too: that of a venv is a symlink, often into
-    somebody's home.
+    somebody's home. What this process may not look at is not judged (`why_program_unseen`).
     """
     why = why_unreachable(program, viewer, Need.RUN)
-    if why:
+    if why or why_unseen(program):
         return why
     if not program.is_file():
         return f"{program} is not a file"
@@ -166,6 +216,12 @@ def why_unrunnable(program: Path, viewer: Viewer = ANYBODY) -> str:
         return ""
     why = why_unreachable(interpreter, viewer, Need.RUN)
     return f"{program} is run by {interpreter}, and {why}" if why else ""
+
+
+def why_program_unseen(program: Path) -> str:
+    """Given a program, say why this process may not look at it or its interpreter; "" if it may."""
+    interpreter = shebang(program)
+    return why_unread(program) or (why_unseen(interpreter) if interpreter else "")
 
 
 def shebang(program: Path) -> Path | None:

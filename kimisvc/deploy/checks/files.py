@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.host import CACHE
+from kimisvc.deploy.checks.inspection import Unseen
 from kimisvc.host import reach
 from kimisvc.profile.options import option_name
 from kimisvc.profile.values import shown
@@ -128,38 +129,47 @@ VARIABLES: tuple[PathOption, ...] = (
 _BY_NAME = {row.name: row for row in OPTIONS}
 
 
-def of_options(about: Inspection) -> Iterator[Problem]:
+def of_options(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield each path in [args] or [env] that is of no use, or would be looked for elsewhere."""
     for written, value in about.profile.args.items():
-        row = _BY_NAME.get(option_name(written))
-        for word in row.paths(value) if row else ():
-            why = _fault(about, row, word) if row else ""
-            if why:
-                yield Problem(why, key=f"args.{written}")
+        if row := _BY_NAME.get(option_name(written)):
+            yield from _of_row(about, row, value, f"args.{written}")
     for row in VARIABLES:
-        for word in row.paths(about.profile.env.get(row.name, "")):
-            why = _fault(about, row, word)
-            if why:
-                yield Problem(why, key=f"env.{row.name}")
+        yield from _of_row(about, row, about.profile.env.get(row.name, ""), f"env.{row.name}")
 
 
-def _fault(about: Inspection, row: PathOption, word: str) -> str:
+def _of_row(
+    about: Inspection, row: PathOption, value: ArgValue, key: str
+) -> Iterator[Problem | Unseen]:
+    for word in row.paths(value):
+        path = _meant(about, row, word)
+        if isinstance(path, Problem):
+            yield replace(path, key=key)
+        elif path is None or path.is_relative_to(
+            about.root / CACHE / about.profile.service.instance
+        ):
+            continue  # not to be found here, or made by systemd and shown to the service alone
+        elif why := reach.why_unreachable(path, about.viewer):
+            yield Problem(f"the service could not read {path}: {why}", key=key)
+        elif unseen := reach.why_unseen(path):
+            yield Unseen(unseen)
+        elif not _is(path, row.takes):
+            yield Problem(f"{path} is not {row.takes.value}", key=key)
+
+
+def _meant(about: Inspection, row: PathOption, word: str) -> Path | Problem | None:
+    """The path that a word means; None: a name on a hub, or a word of vLLM's own, is its business."""
     path, base = Path(word), about.profile.service.working_directory
-    if not path.is_absolute():
-        if row.otherwise is Else.NAME and not _BESIDE.match(word):
-            return ""  # of a hub, or a word of vLLM's own: its business
-        if not base:
-            return (
-                f"{shown(word)} is no absolute path, and the service starts in another folder "
-                "than you do, so it would not be found. Write the whole path"
-            )
-        path = Path(base) / word
-    if path.is_relative_to(about.root / CACHE / about.profile.service.instance):
-        return ""  # made by systemd at the start, and shown to the service alone
-    why = reach.why_unreachable(path, about.viewer)
-    if why:
-        return f"the service could not read {path}: {why}"
-    return "" if _is(path, row.takes) else f"{path} is not {row.takes.value}"
+    if path.is_absolute():
+        return path
+    if row.otherwise is Else.NAME and not _BESIDE.match(word):
+        return None
+    if not base:
+        return Problem(
+            f"{shown(word)} is no absolute path, and the service starts in another folder "
+            "than you do, so it would not be found. Write the whole path"
+        )
+    return Path(base) / word
 
 
 def _is(path: Path, takes: Takes) -> bool:

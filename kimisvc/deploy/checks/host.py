@@ -72,29 +72,36 @@ def start_folder(about: Inspection) -> Iterator[Problem | Unseen]:
     shown, and ends a start that cannot with 200/CHDIR (systemd.exec(5)).
     """
     named = about.profile.service.working_directory
-    why = _no_start_in(about, Path(named)) if named else ""
     if not named:
         yield Unseen("the profile names no folder to start in")
-    elif why:
+        return
+    folder = Path(named)
+    why = _no_start_in(about, folder)
+    if why:
         yield Problem(
             f"the service could not start in {named}: {why}; it would fail with 200/CHDIR."
             " Name another folder, or none: it then starts in /",
             key="service.working_directory",
         )
+    elif not _is_made_at_start(about, folder) and (unseen := reach.why_unseen(folder)):
+        yield Unseen(unseen)
 
 
 def _no_start_in(about: Inspection, folder: Path) -> str:
-    own = about.root / CACHE / about.profile.service.instance
-    if folder == own or reach.HIDDEN.get(str(folder), "").startswith(PRIVATE):
-        return ""  # made by systemd at the start
-    if folder.is_relative_to(own):  # shown to the service alone: others may not enter it
-        with contextlib.suppress(PermissionError):
-            return "" if folder.is_dir() else "it is not a folder, and nothing makes one there"
+    if _is_made_at_start(about, folder):
         return ""
-    why = reach.why_unreachable(folder, about.viewer, reach.Need.ENTER)
-    if why:
+    own = about.root / CACHE / about.profile.service.instance
+    is_own = folder.is_relative_to(own)  # shown to the service alone: others may not enter it
+    why = "" if is_own else reach.why_unreachable(folder, about.viewer, reach.Need.ENTER)
+    if why or reach.why_unseen(folder) or folder.is_dir():
         return why
-    return "" if folder.is_dir() else "it is not a folder"
+    return "it is not a folder, and nothing makes one there" if is_own else "it is not a folder"
+
+
+def _is_made_at_start(about: Inspection, folder: Path) -> bool:
+    """Whether systemd makes it: the cache of the instance, or a folder of temporary files."""
+    own = about.root / CACHE / about.profile.service.instance
+    return folder == own or reach.HIDDEN.get(str(folder), "").startswith(PRIVATE)
 
 
 def disk(about: Inspection) -> Iterator[Problem]:

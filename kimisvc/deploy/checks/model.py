@@ -41,6 +41,8 @@ def reachable(about: Inspection) -> Iterator[Problem | Unseen]:
     why = reach.why_unreachable(model, about.viewer)
     if why:
         yield Problem(f"{why}; the service could not read the model", key=KEY)
+    elif unseen := reach.why_unseen(model):
+        yield Unseen(unseen)
     elif model.is_dir():
         yield from _config(about, model)
 
@@ -55,22 +57,21 @@ def complete(about: Inspection) -> Iterator[Problem | Unseen]:
     if form in WITHOUT_FILES:
         yield Unseen(f"with the load format {form} other files are read, or none")
         return
-    try:
-        if model.is_file():
-            yield from _faults(about, model.parent, (model.name,))
-        elif model.is_dir():
-            yield from _folder(about, model)
-        else:
-            yield Unseen(f"there is no {model}")
-    except PermissionError as error:
-        yield Problem(f"{model}: {error.strerror}", key=KEY)
+    if unread := reach.why_unread(model):
+        yield Unseen(unread)
+    elif model.is_file():
+        yield from _faults(about, model.parent, (model.name,))
+    elif model.is_dir():
+        yield from _folder(about, model)
+    else:
+        yield Unseen(f"there is no {model}")
 
 
 def _of_a_hub(model: Path) -> Unseen:
     return Unseen(f"{model} is a name on a hub, from which vLLM fetches it")
 
 
-def _folder(about: Inspection, model: Path) -> Iterator[Problem]:
+def _folder(about: Inspection, model: Path) -> Iterator[Problem | Unseen]:
     found = checkpoint.read(model)
     if isinstance(found, checkpoint.BadJson):
         yield _bad_json(found)
@@ -108,12 +109,15 @@ def _small(model: Path, found: checkpoint.Checkpoint) -> Iterator[Problem]:
         )
 
 
-def _faults(about: Inspection, folder: Path, names: tuple[str, ...]) -> Iterator[Problem]:
+def _faults(about: Inspection, folder: Path, names: tuple[str, ...]) -> Iterator[Problem | Unseen]:
     """Yield a problem for each faulty file; after some only how many more there are."""
     viewer, faulty = about.viewer, 0
     for name in names:
         path = folder / name
         why = reach.why_unreachable(path, viewer)
+        if not why and (unread := reach.why_unread(path)):
+            yield Unseen(unread)
+            return  # the others are most likely as shut; what was found before is told
         if not why:
             fault = safetensors_header.fault(path)
             why = f"{path} {fault}" if fault else ""
@@ -125,7 +129,10 @@ def _faults(about: Inspection, folder: Path, names: tuple[str, ...]) -> Iterator
         yield Problem(f"{faulty - MOST_NAMED} more files of {folder} are faulty", key=KEY)
 
 
-def _config(about: Inspection, model: Path) -> Iterator[Problem]:
+def _config(about: Inspection, model: Path) -> Iterator[Problem | Unseen]:
+    if unseen := reach.why_unseen(model / CONFIGS[0]):
+        yield Unseen(unseen)
+        return
     there = [model / name for name in CONFIGS if (model / name).exists()]
     if not there:
         yield Problem(f"{model} holds no config.json, so it is no model folder", key=KEY)
@@ -133,6 +140,9 @@ def _config(about: Inspection, model: Path) -> Iterator[Problem]:
     why = reach.why_unreachable(there[0], about.viewer)
     if why:
         yield Problem(f"{why}; the service could not read the model", key=KEY)
+        return
+    if unread := reach.why_unread(there[0]):
+        yield Unseen(unread)
         return
     config = checkpoint.read_json(there[0])
     if isinstance(config, checkpoint.BadJson):

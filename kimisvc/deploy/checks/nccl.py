@@ -48,7 +48,7 @@ def version(about: Inspection) -> Iterator[Problem | Unseen]:
             )
 
 
-def leaks(about: Inspection) -> Iterator[Problem]:
+def leaks(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield each variable that a file sets and the profile does not.
 
     An error where GPUs work together: a baseline with NCCL_PROTO=LL from a
@@ -59,9 +59,12 @@ def leaks(about: Inspection) -> Iterator[Problem]:
     chosen = env.get(nccl_conf.CHOSEN_BY, "")
     for path in _paths(about, chosen):
         found = nccl_conf.read(path)
-        unseen = reach.why_unreachable(path, about.viewer)
-        if unseen or found.why_not:
-            yield from _unread(path, unseen or found.why_not, chosen)
+        shut = reach.why_unreachable(path, about.viewer)
+        if not shut and (unread := reach.why_unread(path)):
+            yield Unseen(unread)
+            continue
+        if shut or found.why_not:
+            yield from _unread(path, shut or found.why_not, chosen)
             continue
         for name, value in found.variables.items():
             if name not in known:

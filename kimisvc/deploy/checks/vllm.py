@@ -43,13 +43,15 @@ TOOLS = (
 """Asked for where GPUs are; vLLM finds out at the end of a load."""
 
 
-def executable(about: Inspection) -> Iterator[Problem]:
+def executable(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield why vLLM could not be run by the service."""
     program = about.profile.vllm.executable
     why = reach.why_unrunnable(Path(program), about.viewer)
     if why:
         named = why if program in why else f"{program} cannot be run: {why}"
         yield Problem(f"{named}; install vLLM there", key="vllm.executable")
+    elif unseen := reach.why_program_unseen(Path(program)):
+        yield Unseen(unseen)
 
 
 def version(about: Inspection) -> Iterator[Problem | Unseen]:
@@ -59,8 +61,9 @@ def version(about: Inspection) -> Iterator[Problem | Unseen]:
     if not least:
         yield Unseen("the profile asks for no version")
         return
-    if not program.is_file():
-        yield Unseen(f"there is no {program}")
+    unseen = reach.why_program_unseen(program)
+    if unseen or not program.is_file():
+        yield Unseen(unseen or f"there is no {program}")
         return
     found = vllm_binary.vllm_version(program)
     if found is None:
@@ -97,7 +100,7 @@ def search_path(about: Inspection) -> tuple[Path, ...]:
     return (program.parent, *(about.root / folder for folder in SYSTEM_PATH))
 
 
-def kimisvc(about: Inspection) -> Iterator[Problem]:
+def kimisvc(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield why the gate, which runs this kimisvc as a user of its own, could not.
 
     And who else could make root run what he likes: units have root run it, too.
@@ -106,6 +109,9 @@ def kimisvc(about: Inspection) -> Iterator[Problem]:
     why = reach.why_unrunnable(program)
     if why:
         yield Problem(f"{why}; install kimisvc under /opt or /usr, where its units can run it")
+        return
+    if unseen := reach.why_program_unseen(program):
+        yield Unseen(unseen)
         return
     packages = program.parent.parent.glob("lib/python*/*-packages/kimisvc")
     of_root = (program, reach.shebang(program), *packages)

@@ -49,6 +49,8 @@ def folders(about: Inspection) -> Iterator[Problem | Unseen]:
             names = few(tuple(dict.fromkeys(hub_names(about.profile))), MOST_NAMED)
             message = f"{unread}; nothing is fetched, so {names} would have to be read there"
             yield Problem(message, key=target.key)
+        elif not why and (unseen := _unseen(about, target)):
+            yield Unseen(unseen)
         elif not why or (_is_missing(target) and _is_made_in(target, sound)):
             continue
         elif target.lack in _ENOUGH:
@@ -68,10 +70,19 @@ def _unreadable(about: Inspection, target: Target) -> str:
         return ""  # made by systemd at the start, and shown to the service alone
     cache = target.key.partition(".")[2]
     inside = (Path(one) for one in kept_in(cache, target.folder, about.profile))
-    for path in (folder, *(one for one in inside if _look(one) is None)):
+    there = (one for one in inside if reach.presence(one) is reach.Presence.THERE)
+    for path in (folder, *there):
         if why := reach.why_unreachable(path, about.viewer, reach.Need.READ):
             return f"the service could not read {path}: {why}"
     return ""
+
+
+def _unseen(about: Inspection, target: Target) -> str:
+    """Why this process may not look at it; "" if it may, or if it is the service's own."""
+    own = about.root / CACHE / about.profile.service.instance
+    if target.folder is None or Path(target.folder).is_relative_to(own) or _is_device(target):
+        return ""
+    return reach.why_unseen(Path(target.folder))
 
 
 def _fault(about: Inspection, target: Target) -> str:
@@ -104,7 +115,7 @@ def _unnamed(target: Target) -> str:
 def _closed(about: Inspection, folder: Path) -> str:
     """Why the service may not write into a folder; "" if it may."""
     why = reach.why_unreachable(folder, about.viewer, reach.Need.FILL)
-    if why:
+    if why or reach.why_unseen(folder):
         return why
     if not folder.is_dir():
         return "it is not a folder"
@@ -129,17 +140,7 @@ def _is_missing(target: Target) -> bool:
 
 
 def _is_gone(path: Path) -> bool:
-    """Whether it is not there: of what this process may not look at nobody can say so."""
-    return isinstance(_look(path), FileNotFoundError | NotADirectoryError)
-
-
-def _look(path: Path) -> OSError | None:
-    """What comes of looking at it; None where it is there."""
-    try:
-        path.stat()
-    except OSError as error:
-        return error
-    return None
+    return reach.presence(path) is reach.Presence.GONE
 
 
 def _is_made_in(target: Target, sound: set[PurePosixPath]) -> bool:
