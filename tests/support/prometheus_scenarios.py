@@ -14,6 +14,7 @@ from prometheus_scenes import (
     DRIFT,
     EXPORTER_UP,
     GATE_AT,
+    GENERATION,
     GONE,
     HEALTHY,
     IDLE,
@@ -23,6 +24,7 @@ from prometheus_scenes import (
     MISSING,
     MOVED,
     NO_VLLM,
+    PROVEN,
     REACHABLE,
     READY,
     REFUSED,
@@ -178,12 +180,51 @@ SCENES = (
     }, (*((minute, alerts("RolledBack")) for minute in (70, 120, 140, 190, 209, 215, 240)),
         (204.5, NONE), (208, NONE), (300, NONE), (400, NONE))),
     Scene("a candidate is tried four times, as its starts allow, and then rolled back", {
-        **refused(151.5), START_LIMIT: always(4),
+        **refused(151.5), START_LIMIT: always(4), GENERATION: at((0, 3), (151.5, 2)),
         RESTARTS: at((0, 0), (40, 1), (77, 2), (114, 3), (151, 4), (151.5, 0)),
-    }, ((113, NONE), (114.5, NONE), (150, NONE), (151, NONE), (151.5, NONE))),
+    }, ((113, NONE), (114.5, NONE), (150, NONE), (151, NONE), (151.5, NONE), (154, NONE))),
+    Scene("a candidate passes at the last of its six tries, and runs", {
+        GENERATION: always(3), PROVEN: at((0, 2), (235, 3)), START_LIMIT: always(6),
+        RESTARTS: at((0, 0), *((19 + 36 * n, n) for n in range(1, 6)), (235.5, 0)),
+        STARTS: at((0, 3), *((19 + 36 * n, 3 + n) for n in range(1, 6)), (235, 9)),
+        ACCEPTED: at((0, 2), (236, 3)),
+    }, ((129, NONE), (200, NONE), (235, NONE), (236, NONE), (240, NONE), (300, NONE), (400, NONE))),
+    Scene("the first candidate that there ever was, within its tries", {
+        RESTARTS: every(36, until=180), START_LIMIT: always(6), PROVEN: GONE,
+    }, ((115, NONE), (187, NONE), (350, NONE))),
+    Scene("a candidate that is to be tried twenty times dies after each 36 minutes", {
+        GENERATION: always(3), RESTARTS: every(36), START_LIMIT: always(20),
+    }, ((150, NONE), (280, NONE), (290, alerts("RestartLoop")), (479, alerts("RestartLoop")))),
     Scene("a server whose starts are four dies after each 36 minutes", {
         RESTARTS: every(36), START_LIMIT: always(4),
-    }, ((150, NONE), (187, alerts("RestartLoop")))),
+    }, ((100, NONE), (115, alerts("RestartLoop")))),
+    *(
+        Scene(f"a server whose starts are {starts} dies after each 36 minutes of loading", {
+            **LOADING, RESTARTS: every(36), LOAD_BEGAN: moments(36), STARTS: every(36, first=3),
+            START_LIMIT: always(starts),
+        }, ((100, NONE), (150, alerts("RestartLoop")), (400, alerts("RestartLoop")),
+            (479, alerts("RestartLoop"))))
+        for starts in (9, 10, 20)
+    ),
+    Scene("a server whose starts are twenty loads, passes, has systemd count anew, and dies", {
+        RESTARTS: at((0, 0), *((36 * n + d, 1 - d / 30) for n in range(1, 14) for d in (0, 30))),
+        STARTS: every(36, first=3, begin=30), START_LIMIT: always(20),
+    }, ((100, NONE), (150, alerts("RestartLoop")), (400, alerts("RestartLoop")),
+        (479, alerts("RestartLoop")))),
+    Scene("one that was to be tried ten times was rolled back, and what is restored loops", {
+        **refused(10), START_LIMIT: at((0, 2), (10, 10), (18.5, 2)),
+        RESTARTS: at((0, 0), (14, 1), (18, 2), (18.5, 0), *((60 + 36 * n, n) for n in range(1, 12))),
+    }, ((95, NONE), (140, NONE), (170, alerts("RestartLoop")), (400, alerts("RestartLoop")))),
+    Scene("the count of a candidate is seen a moment longer than the candidate", {
+        **refused(10), START_LIMIT: always(5),
+        RESTARTS: at((0, 0), (11, 1), (12, 2), (14, 3), (16, 4), (18, 5), (19.5, 0)),
+    }, ((18, NONE), (19, alerts("RolledBack")), (30, alerts("RolledBack")), (120, NONE))),
+    Scene("restarted by something else every 40 minutes, though its starts are twenty", {
+        STARTS: every(40, first=3), START_LIMIT: always(20),
+    }, ((100, NONE), (200, alerts("RestartLoop")))),
+    Scene("a loop, and an exporter that cannot read its generations", {
+        RESTARTS: every(36), GENERATION: GONE, PROVEN: GONE, START_LIMIT: GONE,
+    }, ((100, NONE), (115, alerts("RestartLoop")))),
     Scene("a candidate was rolled back, and what is restored dies after each 36 minutes", {
         **refused(10),
         RESTARTS: at((0, 0), (14, 1), (18, 2), (18.5, 0), *((60 + 36 * n, n) for n in range(1, 12))),

@@ -56,6 +56,7 @@ CANARY_HIGH = kimi("kimisvc_probe_decode_tokens_per_second_high", source="canary
 GATE_AT = kimi("kimisvc_probe_timestamp_seconds", source="gate")
 RESTARTS, STARTS = kimi("kimisvc_unit_restarts_total"), kimi("kimisvc_starts_total")
 START_LIMIT = kimi("kimisvc_start_limit")
+GENERATION, PROVEN = kimi("kimisvc_generation"), kimi("kimisvc_accepted_generation")
 ACCEPTED = kimi("kimisvc_applies_total", outcome="accepted")
 RESTORED = kimi("kimisvc_rollbacks_total", restored="yes")
 DRIFT = kimi("kimisvc_unit_drift")
@@ -146,6 +147,7 @@ def refused(*minutes: float) -> dict[str, str]:
     return {
         RESTARTS: at((0, 0), *((m + d, n) for m in minutes for d, n in ((4, 1), (8, 2), (8.5, 0)))),
         STARTS: _counted(3, minutes, (4, 8, 38)),
+        GENERATION: at((0, 2), *((m + d, n) for m in minutes for d, n in ((0, 3), (8.5, 2)))),
         RESTORED: _counted(1, minutes, (8.5,)),
         kimi("kimisvc_applies_total", outcome="rolled-back"): _counted(0, minutes, (38,)),
     }
@@ -194,6 +196,8 @@ HEALTHY: Mapping[str, str] = {
     RESTARTS: always(0),
     STARTS: always(3),
     START_LIMIT: always(2),
+    GENERATION: always(2),
+    PROVEN: always(2),
     ACCEPTED: always(2),
     RESTORED: always(1),
     kimi("kimisvc_applies_total", outcome="unchanged"): always(0),
