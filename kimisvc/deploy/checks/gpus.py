@@ -73,8 +73,6 @@ def nodes(about: Inspection) -> Iterator[Problem | Unseen]:
             why = reach.why_unreachable(node, about.viewer, reach.Need.DRIVE)
             if why:
                 yield Problem(f"{why}; the service could not use the GPUs", key=COUNT)
-            elif unseen := reach.why_unseen(node):
-                yield Unseen(unseen)
 
 
 def gpus(about: Inspection) -> Iterator[Problem | Unseen]:

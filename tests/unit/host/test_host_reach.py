@@ -6,6 +6,7 @@ is hidden is emptied but for what a test puts there.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -14,11 +15,15 @@ import pytest
 from kimisvc.host import reach
 from kimisvc.host.reach import (
     Need,
+    Presence,
     Viewer,
+    presence,
     shebang,
     why_not_roots,
     why_unreachable,
+    why_unread,
     why_unrunnable,
+    why_unseen,
 )
 
 
@@ -294,3 +299,54 @@ def test_what_a_group_may_write(
 
     monkeypatch.setattr(Path, "lstat", lstat)
     assert why_not_roots(path).removeprefix(f"{path} ") == why
+
+
+# ---------------------------------------------------------------- what is shut to who asks
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+def test_where_this_process_gets_no_further_nothing_is_said_of_the_service(
+    root: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    vllm = program(root / "srv" / "x")
+    lstat = Path.lstat
+
+    def shut(self: Path) -> os.stat_result:
+        if self == vllm:
+            raise OSError(number, os.strerror(number), str(self))
+        return lstat(self)
+
+    assert (why_unseen(vllm), why_unread(vllm)) == ("", "")
+    monkeypatch.setattr(Path, "lstat", shut)
+    assert (why_unreachable(vllm), why_unrunnable(vllm), why_not_roots(vllm)) == ("", "", "")
+    said = f"{vllm}: {os.strerror(number)} (to who asks; root may see more)"
+    assert why_unseen(vllm) == why_unread(vllm) == said
+
+
+def test_what_is_not_there_or_goes_round_is_seen_to_be_so(root: Path) -> None:
+    (root / "a").symlink_to(root / "a")
+    for path in (root / "none" / "x", program(root / "x") / "y", root / "a"):
+        assert (why_unseen(path), why_unread(path)) == ("", "")
+        assert why_unreachable(path) != ""
+
+
+def test_a_file_may_be_seen_and_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = program(root / "x")
+    access = {True: "", False: f"{path}: Permission denied (to who asks; root may see more)"}
+    for may, said in access.items():
+        monkeypatch.setattr(os, "access", lambda *_, may=may, **__: may)
+        assert (why_unseen(path), why_unread(path)) == ("", said)
+
+
+def test_presence_is_known_of_what_may_be_looked_at(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = program(root / "x")
+    assert presence(path) is Presence.THERE
+    assert presence(path / "y") is presence(root / "y") is Presence.GONE
+
+    def shut(_: Path) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", shut)
+    assert presence(path) is Presence.UNKNOWN
