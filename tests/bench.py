@@ -21,6 +21,8 @@ sys.path[:0] = [str(HERE / name) for name in ("system", "support", "unit/measure
 from agreement import percent_apart, together  # noqa: E402 - found only after the line above
 from conftest import Box, why_not  # noqa: E402 - as above
 from measure_coverage import figures  # noqa: E402 - as above
+from resident import Resident  # noqa: E402 - as above
+from resident import told as resident  # noqa: E402 - as above
 from stage import Stage, set_the_stage  # noqa: E402 - as above
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def apart():
             for pid in open(path).read().split()]
 
 def memory(pid, kind):
-    return int(next(l for l in open(f"/proc/{pid}/smaps_rollup") if l.startswith(kind)).split()[1]) / 1024
+    return int(next(l for l in open(f"/proc/{pid}/smaps_rollup") if l.startswith(kind)).split()[1])
 
 def used(pid):
     words = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
@@ -139,7 +141,7 @@ print(json.dumps({**told, "after": look(), "bytes": len(scrape()[1])}))
 """
 EXPORTER_INSTANCES = ("one", "two", "three", "four")
 SCRAPE_P50, SCRAPE_P99 = 0.003, 0.010
-RESIDENT_MIB, CPU_PERCENT = 45.0, 0.5
+CPU_PERCENT = 0.5
 
 
 def exporter_figures(box: Box) -> None:
@@ -149,19 +151,17 @@ def exporter_figures(box: Box) -> None:
         stage.apply(stage.profile("watched"))
     box.run("kimisvc", "exporter", "--install")
     told = json.loads(box.run("python3", "-c", EXPORTER, timeout=1200.0).stdout)
-    after = told["after"]
     for name, aim in (("p50", SCRAPE_P50), ("p99", SCRAPE_P99)):
         sys.stdout.write(
             f"exporter, 4 instances: {name} of 1,000 scrapes {1000 * told[name]:.2f} ms,"
             f" aim {1000 * aim:g} ms\n"
         )
     cpu = 100 * told["cpu"] / told["cpu_seconds"]
+    now, later = (Resident(one["rss"], one["apart_rss"]) for one in (told, told["after"]))
+    memory, growth = resident(now, later, told["pss"] + told["apart_pss"])
     sys.stdout.write(
-        f"exporter: {told['bytes']} bytes a page; resident {told['rss']:.1f} MiB and"
-        f" {told['apart_rss']:.1f} MiB apart (what they share counted once:"
-        f" {told['pss'] + told['apart_pss']:.1f} MiB), aim {RESIDENT_MIB:g} MiB\n"
-        f"exporter: after 100,000 scrapes {after['rss']:.1f} MiB and {after['apart_rss']:.1f} MiB,"
-        f" aim no growth: {after['rss'] - told['rss'] + after['apart_rss'] - told['apart_rss']:+.1f}\n"
+        f"exporter: {told['bytes']} bytes a page; {memory}\n"
+        f"exporter: {growth}\n"
         f"exporter: {cpu:.2f} % of a core at 5 s sampling, not scraped, aim {CPU_PERCENT:g} %\n"
     )
     box.run("kimisvc", "exporter", "--uninstall")
