@@ -40,7 +40,9 @@ def record(name: str, *speeds: float, **more: object) -> GateRecord:
     proof = Proof(
         Verdict(VerdictKind.PASS, "over the goal"),
         samples=tuple(Sample(131, 256, speed, 0.2) for speed in speeds),
-        decode_tok_s=Interval(min(speeds), sum(speeds) / len(speeds), max(speeds)),
+        decode_tok_s=Interval(min(speeds), sum(speeds) / len(speeds), max(speeds))
+        if speeds
+        else None,
     )
     values = {
         "record": name, "generation": 3, "profile": "ll_ring", "model": "/srv/kimi",
@@ -92,21 +94,38 @@ def test_only_so_many_canaries_are_kept_and_the_oldest_go(
     assert history.canary_counts() == {"measured": 5}
 
 
-def test_facts_are_kept_with_a_start_and_a_later_gate_without_them_takes_none_away(
+def test_facts_are_kept_with_a_start_and_a_later_gate_without_them_takes_none_of_the_host_away(
     history: History,
 ) -> None:
     history.add_record(record("a", 81.0), Accepted.YES, FACTS)
     history.add_record(record("b", 82.0, invocation="start-a"), Accepted.YES)
     (start,) = history.starts()
-    assert start.facts == FACTS
-    history.add_record(record("c", 82.0, invocation="start-a"), Accepted.YES, {"kernel": "6.2"})
-    assert history.starts()[0].facts == {"kernel": "6.2"}
+    # How it asked is not known, and that the gate before it asked with 128 tokens says nothing of it.
+    assert start.facts == {name: FACTS[name] for name in ("kernel", "gpus")}
+    told: Facts = {"kernel": "6.2", "prompt_tokens": 64}
+    history.add_record(record("c", 82.0, invocation="start-a"), Accepted.YES, told)
+    assert history.starts()[0].facts == {**told, "gpus": FACTS["gpus"]}
+
+
+def test_a_gate_that_is_cut_off_changes_no_fact_of_the_runs_before_it(history: History) -> None:
+    """Nor do facts of a server that has died meanwhile, which say less of the host."""
+    history.add_record(record("a", 81.0), Accepted.YES, FACTS)
+    cut: dict[str, object] = {"invocation": "start-a", "generation": 4}
+    asked: Facts = {"kernel": "of the apply", "prompt_tokens": 1024, "vllm": "0.33.0"}
+    history.add_record(record("b", proof=None, **cut), Accepted.NO, asked)
+    assert history.starts()[0].facts == {**FACTS, "vllm": "0.33.0"}
+    # So of one that failed before it had measured anything.
+    wrong = Proof(Verdict(VerdictKind.FAIL, "golden question answered wrongly"))
+    history.add_record(record("c", proof=wrong, **cut), Accepted.NO, asked)
+    assert history.starts()[0].facts == {**FACTS, "vllm": "0.33.0"}
+    history.add_record(record("d", 70.0, **cut), Accepted.YES, {"prompt_tokens": 1024})
+    assert history.starts()[0].facts["prompt_tokens"] == 1024
 
 
 def test_figures_of_a_start_are_the_runs_of_its_newest_verdict(history: History) -> None:
     history.add_record(record("a", 81.0, 82.0), Accepted.YES, FACTS)
     history.add_record(record("b", 90.0, invocation="other", profile="baseline"), Accepted.YES)
-    history.add_record(record("c", 83.0, 84.0, 85.0, invocation="start-a"), Accepted.YES)
+    history.add_record(record("c", 83.0, 84.0, 85.0, invocation="start-a"), Accepted.YES, FACTS)
     history.add_record(record("d", 1.0, invocation="cut", proof=None), Accepted.NO)
     first, other = history.start_figures()
     assert (first.runs, first.invocation, first.prompt_tokens) == (
@@ -145,6 +164,19 @@ def test_figures_are_of_the_generation_that_was_asked_and_not_of_the_one_that_wa
     # How it was asked is known of the newest gate alone.
     assert history.start_figures(generations=(4,))[0].facts == asked
     assert "prompt_tokens" not in history.start_figures(generations=(3,))[0].facts
+
+
+def test_figures_keep_how_they_were_asked_where_another_gate_of_that_start_is_cut_off(
+    history: History,
+) -> None:
+    """The change of a gate that the server does not survive: what was measured before it stays."""
+    history.add_record(record("a", 81.0, 82.0), Accepted.YES, FACTS)
+    more: dict[str, object] = {"invocation": "start-a", "generation": 4, "profile": "strict"}
+    asked = {**FACTS, "prompt_tokens": 1024}
+    history.add_record(record("b", proof=None, **more), Accepted.NO, asked)
+    (told,) = history.start_figures(generations=(3,))
+    assert (told.runs, told.facts) == ((81.0, 82.0), FACTS)
+    assert told == history.verdict_figures("a")
 
 
 def test_rows_are_found_by_profile_generation_and_moment(history: History) -> None:

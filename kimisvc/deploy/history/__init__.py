@@ -30,6 +30,9 @@ from kimisvc.deploy.history.rows import (
     StartRow,
     VerdictRow,
     Which,
+    after_no_runs,
+    after_runs,
+    facts_of,
 )
 from kimisvc.deploy.history.schema import NEXT
 from kimisvc.deploy.outcome import Outcome
@@ -74,17 +77,18 @@ class History(Reading):
         Start, verdict and samples are kept together; the same record twice is once.
         """
         with self._writing() as db:
+            known = _facts_after(db, record, facts or {})
             db.execute(
                 f"INSERT INTO starts VALUES (?,?,?,?,?,?,?,?,?,{NEXT})"  # noqa: S608 - a constant
                 " ON CONFLICT (invocation) DO UPDATE SET"
                 " ready_at = coalesce(ready_at, excluded.ready_at),"
                 " load_s = coalesce(load_s, excluded.load_s),"
                 " vllm_version = coalesce(excluded.vllm_version, vllm_version),"
-                " facts = CASE WHEN excluded.facts = '{}' THEN facts ELSE excluded.facts END",
+                " facts = excluded.facts",
                 (
                     record.invocation, record.generation, record.profile, record.model,
                     record.service_started_at, record.ready_at or None, record.load_s,
-                    record.vllm_version or None, json.dumps(dict(facts or {})),
+                    record.vllm_version or None, json.dumps(dict(known)),
                 ),
             )  # fmt: skip
             if record.proof is not None:
@@ -209,6 +213,16 @@ def _take_out_canaries(db: Connection, which: str, value: float) -> int:
         (value,),
     )
     return db.execute(f"DELETE FROM canaries WHERE {which}", (value,)).rowcount  # noqa: S608 - a constant
+
+
+def _facts_after(db: Connection, record: GateRecord, told: Facts) -> Facts:
+    """The facts of the start that a record is of, those of this record among them."""
+    row = db.execute(
+        "SELECT facts FROM starts WHERE invocation = ?", (record.invocation,)
+    ).fetchone()
+    known = facts_of(row[0]) if row else {}
+    measured = record.proof is not None and record.proof.samples
+    return after_runs(known, told) if measured else after_no_runs(known, told)
 
 
 def _add_verdict(db: Connection, record: GateRecord, accepted: Accepted) -> None:

@@ -19,7 +19,7 @@ Fact = str | float | list[str] | None
 Facts = Mapping[str, Fact]
 """The environment of a start, by name (deploy/start_facts.py says which); JSON in the file."""
 GATE_FACTS = ("prompt_tokens", "max_tokens")
-"""What is kept with a start and is of its newest gate: how that has asked."""
+"""What is kept with a start and is of its newest gate that measured: how that has asked."""
 
 
 class Accepted(Enum):
@@ -156,7 +156,7 @@ class StartFigures:
     `runs` are the decode speeds of that gate's samples (tok/s), at least one;
     `generation` and `profile` are what it was asked of, which need not be what the
     start was loaded for. `prompt_tokens` is the median of what those prompts really
-    were; the setting is in `facts`, if no later gate of that start left its own there.
+    were; the setting is in `facts`, if no later gate has judged that start.
     `model` and `vllm_version` ("" if unknown) are the start's own.
     """
 
@@ -202,6 +202,24 @@ def facts_of(text: str) -> Facts:
     except (ValueError, RecursionError):
         return {}
     return held if isinstance(held, dict) else {}
+
+
+def after_runs(known: Facts, told: Facts) -> Facts:
+    """Given the facts of a start and those of a gate that measured it, return what is known then.
+
+    How an earlier gate has asked is true of these runs no more, also where this one does not
+    tell. What it does not tell of the host is as it was: one start has one driver.
+    """
+    return {**{name: fact for name, fact in known.items() if name not in GATE_FACTS}, **told}
+
+
+def after_no_runs(known: Facts, told: Facts) -> Facts:
+    """Given the facts of a start and those of a gate without a run, return what is known then.
+
+    It adds what nobody told before, and changes nothing: the runs there are, others have made, and of a
+    server that has died meanwhile no more is told than what its generation was made with.
+    """
+    return {**told, **known}
 
 
 def start_row(row: tuple[Any, ...]) -> StartRow:
