@@ -41,14 +41,20 @@ class Durations:
 
 
 def durations(history: History, model: str) -> Durations:
-    """Given a history and a model, return how long its starts took; a damaged one saw none."""
+    """Given a history and a model, return how long its starts took; a damaged one saw none.
+
+    Of gates those count that told a speed: one that ends at a golden question, or as the
+    server dies, takes a moment, and says nothing of the runs that the next will make.
+    """
     try:
         loads = history.loads(model)
         ready = {s.invocation: s.ready_at for s in history.starts(50) if s.model == model}
         gates = [
             verdict.at - moment
             for verdict in history.verdicts(limit=50)
-            if (moment := ready.get(verdict.invocation)) is not None and verdict.at > moment
+            if verdict.decode_tok_s is not None
+            and (moment := ready.get(verdict.invocation)) is not None
+            and verdict.at > moment
         ]
     except KimisvcError:
         return Durations(None, None)

@@ -12,7 +12,8 @@ import pytest
 from deploy_support import Quiet, add_generation, add_start, box_at, profile
 
 from kimisvc.deploy.apply import Wish
-from kimisvc.deploy.history import ApplyRow, StartFigures, VerdictRow
+from kimisvc.deploy.gate.record import GateRecord
+from kimisvc.deploy.history import Accepted, ApplyRow, StartFigures, VerdictRow
 from kimisvc.deploy.history.rows import RollbackRow
 from kimisvc.deploy.outcome import Ending, Outcome
 from kimisvc.deploy.owed import owe
@@ -22,6 +23,7 @@ from kimisvc.deploy.tune.begin import cancel, refuse_hopeless, with_target
 from kimisvc.deploy.tune.candidates import Offered, distance, entries, risk_of
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile, stopped
 from kimisvc.deploy.tune.plan import (
+    Durations,
     back_seconds,
     durations,
     fallback_of,
@@ -47,10 +49,11 @@ from kimisvc.deploy.tune.watch import watch
 from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.measure.comparison import Difference, StartFigure, compare
 from kimisvc.measure.contest import winner
+from kimisvc.measure.gate import budget
 from kimisvc.measure.tuning import Fallback, Search, Stop, Why, next_step
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.profile import GateSettings, ProbeSettings, Risk, SpeedTarget
-from kimisvc.records.proof import Interval, Verdict, VerdictKind
+from kimisvc.records.proof import Interval, Proof, Verdict, VerdictKind
 from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
@@ -509,6 +512,24 @@ def test_how_long_a_start_takes_is_from_history(tmp_path: Path) -> None:
     assert box.generations.get(1).resolved() == to_toml(BASE)
     assert start_seconds(box, BASE, Search.FIRST_THAT_MEETS) == 50.0  # it runs: the gate alone
     assert start_seconds(box, BASE, Search.EXPLORE) == 100.0
+
+
+def test_a_gate_that_measured_nothing_says_nothing_of_how_long_one_takes(tmp_path: Path) -> None:
+    """A wrong golden answer ends it within a moment; the next one makes its runs."""
+    box = box_at(tmp_path, Quiet(kimisvc_kimi="active"))
+    first = add_generation(box, BASE)
+    wrong = GateRecord(
+        record="wrong", generation=first, profile="base", model="/srv/model", invocation="wrong",
+        service_started_at=100.0, began_at=90.0, ended_at=150.3, ready_at=150.0, load_s=50.0,
+        proof=Proof(Verdict(VerdictKind.FAIL, "golden question answered wrongly")),
+    )  # fmt: skip
+    box.history.add_record(wrong, Accepted.NO)
+    assert durations(box.history, "/srv/model") == Durations(50.0, None)
+    box.generations.make_current(box.generations.get(first))
+    box.generations.accept(box.generations.get(first))
+    assert start_seconds(box, BASE, Search.FIRST_THAT_MEETS) == budget(BASE)
+    add_start(box, first, (55.0, 55.1))
+    assert durations(box.history, "/srv/model") == Durations(50.0, 50.0)
 
 
 def test_what_runs_and_could_not_be_judged_takes_its_gate_alone_too(tmp_path: Path) -> None:
