@@ -9,10 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.checks import hub
 from kimisvc.deploy.checks.inspection import Unseen, few, warning
 from kimisvc.host import checkpoint, reach, safetensors_header
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records.problems import Problem
+from kimisvc.render.hub_caches import is_offline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,10 +35,12 @@ MOST_NAMED = 8
 
 
 def reachable(about: Inspection) -> Iterator[Problem | Unseen]:
-    """Yield why a model given as a path cannot be read; a name on a hub is vLLM's own business."""
+    """Yield why a model cannot be read; a name on a hub is vLLM's own business, unless it is offline."""
     model = Path(about.profile.vllm.model)
+    yield from hub.missing(about)
     if not model.is_absolute():
-        yield _of_a_hub(model)
+        if not is_offline(about.profile):
+            yield _of_a_hub(about)
         return
     why = reach.why_unreachable(model, about.viewer)
     if why:
@@ -52,7 +56,7 @@ def complete(about: Inspection) -> Iterator[Problem | Unseen]:
     model = Path(about.profile.vllm.model)
     form = option(about.profile.args, "load-format")
     if not model.is_absolute():
-        yield _of_a_hub(model)
+        yield _of_a_hub(about)
         return
     if form in WITHOUT_FILES:
         yield Unseen(f"with the load format {form} other files are read, or none")
@@ -67,8 +71,9 @@ def complete(about: Inspection) -> Iterator[Problem | Unseen]:
         yield Unseen(f"there is no {model}")
 
 
-def _of_a_hub(model: Path) -> Unseen:
-    return Unseen(f"{model} is a name on a hub, from which vLLM fetches it")
+def _of_a_hub(about: Inspection) -> Unseen:
+    how = "whose cache vLLM reads" if is_offline(about.profile) else "from which vLLM fetches it"
+    return Unseen(f"{about.profile.vllm.model} is a name on a hub, {how}")
 
 
 def _folder(about: Inspection, model: Path) -> Iterator[Problem | Unseen]:

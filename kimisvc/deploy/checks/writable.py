@@ -1,9 +1,9 @@
 """Check of what vLLM is asked to write to: there, and the service may.
 
 A hub's cache that nothing is fetched into is asked for reading alone: the model
-has to be found there. The unit opens such folders (`kimisvc.render.writable`), but it makes none, and
-gives the user of the service no right that he has not: vLLM would find out
-after the load.
+has to be found there, and whether it is, is another check's (`hub`). The unit
+opens such folders (`kimisvc.render.writable`), but it makes none, and gives the
+user of the service no right that he has not: vLLM would find out after the load.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kimisvc.deploy.checks.inspection import Unseen, few, warning
 from kimisvc.host import reach
 from kimisvc.profile.values import shown
 from kimisvc.records.problems import Problem
-from kimisvc.render.hub_caches import hub_names, kept_in
+from kimisvc.render.hub_caches import kept_in, on_hub
 from kimisvc.render.writable import Form, Lack, Target, is_the_systems, targets
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def folders(about: Inspection) -> Iterator[Problem | Unseen]:
     sound = {target.folder for target in asked if target.folder and not faults[target]}
     for target, why in faults.items():
         if unread := _unreadable(about, target):
-            names = few(tuple(dict.fromkeys(hub_names(about.profile))), MOST_NAMED)
+            named = dict.fromkeys(one.name for one in on_hub(about.profile))
+            names = few(tuple(named), MOST_NAMED)
             message = f"{unread}; nothing is fetched, so {names} would have to be read there"
             yield Problem(message, key=target.key)
         elif not why and (unseen := _unseen(about, target)):
