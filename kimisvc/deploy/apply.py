@@ -13,12 +13,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, restarts, switch
-from kimisvc.deploy.follow import Begun, Reporter, follow, gates_before
+from kimisvc.deploy.follow import Begun, Reporter, follow, gates_before, rollbacks_before
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
+from kimisvc.deploy.unkept import rollbacks_after
 from kimisvc.deploy.verify import news
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files, locks
@@ -153,7 +154,7 @@ def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | 
 def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
     """Say so when this very profile was rolled back before: its load may be paid for nothing."""
     accepted = box.generations.sound_accepted()
-    for row in box.history.rollbacks(limit=5):
+    for row in rollbacks_after(box, 0)[:5]:
         if row.to_generation is None or (accepted and accepted.number == row.from_generation):
             continue  # it was kept, or has proven itself since
         try:
@@ -258,7 +259,10 @@ def _carry_out(
         begun = box.history.begin_apply(row)
         # Here, and not before the host was looked at: what was decided meanwhile is of what ran then.
         since = box.history.sequence()
-        what = Begun(generation.number, since, ended_by(box, plan), gates_before(box, plan.action))
+        what = Begun(
+            generation.number, since, ended_by(box, plan),
+            gates_before(box, plan.action), rollbacks_before(box),
+        )  # fmt: skip
         try:
             restarted = switch(box, plan, generation, wish.units)
         except KimisvcError as error:

@@ -8,12 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.outcome import LOAD_ANEW, Ending, Evidence, Outcome
+from kimisvc.deploy.outcome import (
+    LOAD_ANEW,
+    Ending,
+    Evidence,
+    Outcome,
+    awaits_room,
+    first_rollback,
+)
 from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kimisvc.deploy.plan import Action
     from kimisvc.records.proof import Verdict
 
 
@@ -23,7 +31,8 @@ class Left:
 
     `unkept` are the newest verdicts that history could not take, by generation; `judged` is
     the newest on the start that runs; `last_words` are those of a gate that ended without one;
-    `newest` is the gate whose verdict on what is current is the newest that waits ("": none).
+    `newest` is the gate whose verdict on what is current is the newest that waits ("": none);
+    `owed` is what the last switch has not done yet.
     """
 
     current: int | None
@@ -32,6 +41,7 @@ class Left:
     judged: Verdict | None
     last_words: str = ""
     newest: str = ""
+    owed: Action | None = None
 
 
 def ending_unkept(seen: Evidence, left: Left) -> Ending | None:
@@ -45,15 +55,51 @@ def ending_unkept(seen: Evidence, left: Left) -> Ending | None:
     if current == seen.generation:
         outcome = Outcome.ACCEPTED if good else Outcome.INCONCLUSIVE
         return None if verdict.kind is VerdictKind.FAIL else Ending(outcome, why)
-    begun = left.unkept.get(seen.generation)
-    failed = begun.reason if begun else f"generation {seen.generation} failed"
+    rollback = first_rollback(seen)
+    if rollback is None or not _is_restored(seen, current):
+        return None  # somebody applied it
+    if verdict.kind is VerdictKind.FAIL and _is_given_up(seen, current):
+        return None  # the rollback of it says more
+    failed = (left.unkept.get(seen.generation) or rollback).reason
     back = f"generation {current} restored" + (" and proven" if good else ", but not proven")
     return Ending(Outcome.ROLLED_BACK if good else Outcome.NOT_RESTORED, f"{failed}; {back}: {why}")
 
 
+def _is_restored(seen: Evidence, generation: int | None) -> bool:
+    """Whether a rollback made a generation the current one."""
+    return any(row.to_generation == generation for row in seen.rollbacks)
+
+
+def _is_given_up(seen: Evidence, generation: int) -> bool:
+    """Whether a rollback left a generation as it is, having nothing to go back to."""
+    of_it = (row for row in seen.rollbacks if row.from_generation == generation)
+    return any(row.to_generation is None for row in of_it)
+
+
+def ending_cut_off(seen: Evidence, left: Left) -> Ending | None:
+    """How it ended where a rollback unit fails for want of room alone; None where that is not so.
+
+    What was to be restored is, and its gate was ended before it said anything.
+    """
+    return _not_proven(seen, left) if awaits_room(seen) else None
+
+
+def _not_proven(seen: Evidence, left: Left) -> Ending | None:
+    """What was begun was rolled back in whole, and no verdict on what was restored comes any more."""
+    rollback = first_rollback(seen)
+    if rollback is None or rollback.to_generation != left.current or left.owed is not None:
+        return None
+    back = f"generation {left.current} restored, but not proven"
+    why = f"{rollback.reason}; {back}: {_without_a_verdict(seen, left)}"
+    return Ending(Outcome.NOT_RESTORED, why)
+
+
 def ending_at_rest(seen: Evidence, left: Left) -> Ending:
     """How it ended where nothing comes any more: what is left says it, else the units do."""
-    if left.current != seen.generation and not seen.rollbacks:
+    cut_off = _not_proven(seen, left)
+    if cut_off is not None:
+        return cut_off
+    if left.current != seen.generation and not _is_restored(seen, left.current):
         why = f"generation {left.current} was applied since, in the place of {seen.generation}"
         return Ending(Outcome.SUPERSEDED, why)
     judged = left.judged if seen.service.invocation_id != seen.ended else None

@@ -8,14 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from kimisvc.deploy.at_rest import Left, ending_at_rest, ending_unkept
+from kimisvc.deploy.at_rest import Left, ending_at_rest, ending_cut_off, ending_unkept
 from kimisvc.deploy.gate.record import progress_from_json
 from kimisvc.deploy.outcome import AT_WORK, Applied, Evidence, Outcome, at_rest, awaits_room, judge
+from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.redacting import last_words
-from kimisvc.deploy.unkept import latest_judgement, records_in_order, waiting_records
+from kimisvc.deploy.unkept import (
+    as_it_waits,
+    latest_judgement,
+    records_in_order,
+    rollbacks_after,
+    waiting_records,
+    waiting_rollbacks,
+)
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
+from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,13 +66,15 @@ class Begun:
 
     `since` None: history could not be read then. `before` are the gates that ran before it, whose
     verdicts are on what was there before; None for who began nothing and only watches, to
-    whom the last verdict on what runs is the news.
+    whom the last verdict on what runs is the news. `waited` are the rollbacks that history had not
+    taken when it began: they are of what was there before, too.
     """
 
     generation: int
     since: int | None
     ended: str = ""
     before: frozenset[str] | None = None
+    waited: frozenset[RollbackRow] = frozenset()
 
 
 def gates_before(box: Box, action: Action) -> frozenset[str]:
@@ -75,6 +86,11 @@ def gates_before(box: Box, action: Action) -> frozenset[str]:
     gate = box.systemd.state(box.layout.units.gate).invocation_id
     waiting = frozenset(record.record for record in waiting_records(box.layout))
     return waiting - {gate} if action is Action.FOLLOW else waiting | {gate}
+
+
+def rollbacks_before(box: Box) -> frozenset[RollbackRow]:
+    """Given a box on which something is about to be done, return the rollbacks that wait already."""
+    return frozenset(waiting_rollbacks(box.layout))
 
 
 def follow(box: Box, begun: Begun, reporter: Reporter) -> Ending:
@@ -93,7 +109,8 @@ def follow(box: Box, begun: Begun, reporter: Reporter) -> Ending:
         if ending is not None and ending.outcome is not Outcome.NOT_RESTORED:
             return ending
         if ending is not None:
-            return ending_unkept(seen, _left(box, seen, begun)) or ending
+            left = _left(box, seen, begun)
+            return ending_unkept(seen, left) or ending_cut_off(seen, left) or ending
         now = box.clock()
         if not (at_rest(seen) or awaits_room(seen)):
             resting_since = None
@@ -150,7 +167,15 @@ def resume(box: Box, reporter: Reporter) -> Applied | None:
     units = [box.systemd.state(name) for name in (names.service, names.gate, names.rollback)]
     if not any(unit.job or unit.active_state in AT_WORK for unit in units):
         return None
-    generation = current.number
+    begun = _at_work(box, current.number, since)
+    return Applied(follow(box, begun, reporter), begun.generation)
+
+
+def _at_work(box: Box, current: int, since: int) -> Begun:
+    """What is at work on a box, given its current generation and the sequence of a moment ago."""
+    unkept = waiting_rollbacks(box.layout)
+    if unkept:
+        return _at_work_unkept(box, current, since, unkept)
     newest = next(iter(box.history.applies(1)), None)
     rollback = next(iter(box.history.rollbacks(limit=1)), None)
     verdict = next(iter(box.history.verdicts(limit=1)), None)
@@ -158,17 +183,30 @@ def resume(box: Box, reporter: Reporter) -> Applied | None:
         newest is not None
         and newest.ended_at is None
         # One that was cut off before its generation became the current one has nothing to say.
-        and newest.generation in (generation, rollback.from_generation if rollback else None)
+        and newest.generation in (current, rollback.from_generation if rollback else None)
     )
     if newest is not None and open_still and (not verdict or verdict.sequence < newest.sequence):
-        generation, since = newest.generation, newest.sequence
-    elif (
+        return Begun(newest.generation, newest.sequence)
+    if (
         rollback is not None
-        and rollback.to_generation == generation
+        and rollback.to_generation == current
         and (verdict is None or verdict.sequence < rollback.sequence)
     ):
-        generation, since = rollback.from_generation, rollback.sequence - 1
-    return Applied(follow(box, Begun(generation, since), reporter), generation)
+        return Begun(rollback.from_generation, rollback.sequence - 1)
+    return Begun(current, since)
+
+
+def _at_work_unkept(box: Box, current: int, since: int, unkept: Sequence[RollbackRow]) -> Begun:
+    """What is at work where rollbacks wait for room: the newest of them, or what came after it.
+
+    It has decided the applies of what it left, though history cannot say so yet. A verdict
+    that waits on what it restored came after it.
+    """
+    newest = unkept[-1]
+    judged = any(record.generation == current for record in waiting_records(box.layout))
+    if newest.to_generation == current and not judged:
+        return Begun(newest.from_generation, since, waited=frozenset(unkept[:-1]))
+    return Begun(current, since, waited=frozenset(unkept))
 
 
 def look(box: Box, begun: Begun) -> Evidence:
@@ -182,16 +220,25 @@ def look(box: Box, begun: Begun) -> Evidence:
     service, gate, rollback = (
         box.systemd.state(name) for name in (names.service, names.gate, names.rollback)
     )
+    before, since = begun.before or (), begun.since
     verdicts: tuple[VerdictRow, ...] = ()
-    rollbacks: tuple[RollbackRow, ...] = ()
-    if begun.since is not None:
+    if since is not None:
         # Where history was taken away meanwhile, it began anew.
-        since = begun.since if box.history.sequence() >= begun.since else 0
-        verdicts = tuple(
-            row for row in box.history.verdicts(since) if row.record not in (begun.before or ())
-        )
-        rollbacks = box.history.rollbacks(since)
-    return Evidence(begun.generation, verdicts, rollbacks, service, gate, rollback, begun.ended)
+        since = since if box.history.sequence() >= since else 0
+        verdicts = tuple(row for row in box.history.verdicts(since) if row.record not in before)
+    found = rollbacks_after(box, since)
+    rollbacks = tuple(row for row in found if as_it_waits(row) not in begun.waited)
+    records = [record for record in records_in_order(box) if record.record not in before]
+    failed = _failed(records[-1]) if records else ""
+    return Evidence(
+        begun.generation, verdicts, rollbacks, service, gate, rollback, begun.ended, failed
+    )
+
+
+def _failed(record: GateRecord) -> str:
+    """The start of which a record that waits says FAIL; "" where it says anything else."""
+    proof = record.proof
+    return record.invocation if proof and proof.verdict.kind is VerdictKind.FAIL else ""
 
 
 def read_progress(layout: Layout) -> Progress | None:
@@ -227,6 +274,7 @@ def _left(box: Box, seen: Evidence, begun: Begun) -> Left:
         judged=_judged(box, seen, begun, records),
         last_words=last_words(box, seen.gate) if seen.service.active_state == "active" else "",
         newest=next((r.record for r in reversed(records) if r.generation == current), ""),
+        owed=owed(box.layout, current),
     )
 
 

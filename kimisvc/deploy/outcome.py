@@ -84,7 +84,8 @@ class Applied:
 class Evidence:
     """What is known at one moment about what was begun: newest rows first, and the units.
 
-    `ended` is the start that was ended for it: a verdict on that comes too late.
+    `ended` is the start that was ended for it: a verdict on that comes too late. `failed` is
+    the start of which a gate said FAIL that history could not take yet ("": none).
     """
 
     generation: int
@@ -94,6 +95,7 @@ class Evidence:
     gate: UnitState
     rollback: UnitState
     ended: str = ""
+    failed: str = ""
 
 
 def judge(seen: Evidence) -> Ending | None:
@@ -101,9 +103,7 @@ def judge(seen: Evidence) -> Ending | None:
     verdict = next(
         (v for v in seen.verdicts if v.generation == seen.generation and _counts(seen, v)), None
     )
-    rollback = next(
-        (r for r in reversed(seen.rollbacks) if r.from_generation == seen.generation), None
-    )
+    rollback = first_rollback(seen)
     if rollback is not None:
         return _after_rollback(seen, verdict, rollback)
     if verdict is not None and verdict.verdict.kind.accepted:
@@ -114,6 +114,12 @@ def judge(seen: Evidence) -> Ending | None:
         broke = f"the rollback unit itself failed: {_tried_again(seen.rollback)}"
         return Ending(Outcome.NOT_RESTORED, broke, verdict)
     return None
+
+
+def first_rollback(seen: Evidence) -> RollbackRow | None:
+    """Given the evidence, return the rollback of what was begun; None where none came."""
+    ours = (row for row in reversed(seen.rollbacks) if row.from_generation == seen.generation)
+    return next(ours, None)
 
 
 def _rollback_failed(rollback: UnitState) -> bool:
@@ -154,14 +160,15 @@ def awaits_room(seen: Evidence) -> bool:
     return not any(unit.job or unit.active_state in AT_WORK for unit in (seen.service, seen.gate))
 
 
-def _with_hint(why: str, service: UnitState, verdict: VerdictRow | None) -> str:
+def _with_hint(why: str, seen: Evidence, verdict: VerdictRow | None) -> str:
     """Given why nothing was restored and the verdict on it, add how what failed is loaded anew.
 
     Only where it goes on: what gave up is started anew by any apply.
     """
-    failed = verdict is not None and verdict.verdict.kind is VerdictKind.FAIL
-    same = verdict is not None and verdict.invocation == service.invocation_id
-    return f"{why}; {LOAD_ANEW}" if failed and same and service.goes_on else why
+    fail = verdict is not None and verdict.verdict.kind is VerdictKind.FAIL
+    failed = (seen.failed, verdict.invocation if verdict and fail else "")
+    runs = seen.service.invocation_id
+    return f"{why}; {LOAD_ANEW}" if runs in filter(None, failed) and seen.service.goes_on else why
 
 
 def _after_rollback(
@@ -169,7 +176,7 @@ def _after_rollback(
 ) -> Ending | None:
     failed = verdict.verdict.reason if verdict else rollback.reason
     if rollback.to_generation is None:
-        why = _with_hint(rollback.reason, seen.service, verdict)
+        why = _with_hint(rollback.reason, seen, verdict)
         return Ending(Outcome.NOT_RESTORED, why, verdict)
     restored = next(
         (
@@ -192,7 +199,7 @@ def _after_rollback(
     again = next((r for r in seen.rollbacks if r.from_generation == rollback.to_generation), None)
     if again is not None and again.sequence > rollback.sequence:
         why = f"{failed}; {back} was restored and failed too: {again.reason}"
-        why = _with_hint(why, seen.service, restored)
+        why = _with_hint(why, seen, restored)
         return Ending(Outcome.NOT_RESTORED, why, verdict, restored)
     if _rollback_failed(seen.rollback):
         why = f"{failed}; the rollback unit failed: {_tried_again(seen.rollback)}"

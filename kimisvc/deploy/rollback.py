@@ -22,7 +22,7 @@ from kimisvc.deploy.box import (
     switch,
 )
 from kimisvc.deploy.failure import has_failed, reason
-from kimisvc.deploy.follow import Begun, gates_before
+from kimisvc.deploy.follow import Begun, gates_before, rollbacks_before
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import ApplyRow, RollbackRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
@@ -198,7 +198,9 @@ def _begin(
         )  # fmt: skip
         begun = _keep_begun(box, row, reporter)
         before = gates_before(box, plan.action)
-        what = Begun(target.number, _sequence(box), ended_by(box, plan), before)
+        what = Begun(
+            target.number, _sequence(box), ended_by(box, plan), before, rollbacks_before(box)
+        )
         try:
             return _Begun(begun, what, previous, _restore(box, target, plan, AtBoot.ENABLED))
         except KimisvcError as error:

@@ -46,6 +46,26 @@ def waiting_rollbacks(layout: Layout) -> tuple[RollbackRow, ...]:
         return ()  # there is none, or half of one: a row less
 
 
+def rollbacks_after(box: Box, since: int | None) -> tuple[RollbackRow, ...]:
+    """Given a sequence, return all rollbacks after it, newest first; None: those that wait alone.
+
+    What waits is newer than all that history has, and numbered so.
+    Raise KimisvcError where history cannot be read.
+    """
+    waiting = waiting_rollbacks(box.layout)  # first: what is taken meanwhile is not missed
+    kept = box.history.rollbacks(since) if since is not None else ()
+    newest = box.history.sequence() if since is not None else 0
+    taken = {as_it_waits(row) for row in kept}
+    left = [row for row in waiting if row not in taken]
+    numbered = [dataclasses.replace(row, sequence=newest + n) for n, row in enumerate(left, 1)]
+    return (*reversed(numbered), *kept)
+
+
+def as_it_waits(row: RollbackRow) -> RollbackRow:
+    """Given a rollback, return it as it is while it waits: history has given it no number yet."""
+    return dataclasses.replace(row, sequence=0)
+
+
 def take_rollbacks(box: Box) -> None:
     """Put the rollbacks that wait into history. Raise KimisvcError where it cannot be written."""
     while waiting := waiting_rollbacks(box.layout):

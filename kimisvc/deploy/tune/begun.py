@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.tune.state import TrialRow, kept_profile
+from kimisvc.deploy.unkept import rollbacks_after
 from kimisvc.errors import KimisvcError
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.proof import VerdictKind
@@ -39,7 +40,7 @@ def was_begun(box: Box, row: ApplyRow, resolved: str, pending: Pending) -> bool:
         return False
     switched = (
         box.generations.current_number() == number
-        or any(back.from_generation == number for back in box.history.rollbacks(pending.since))
+        or any(back.from_generation == number for back in rollbacks_after(box, pending.since))
         or any(
             later.previous == number and later.sequence > row.sequence
             for later in applied_since(box, pending)
