@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 STOP = 120.0
 """How long the unit of a search may take to stop (s)."""
 CANCELLED = "cancelled"
+FORGOTTEN = "this summary is all there is of the search, it could not be kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,8 @@ def cancel(box: Box) -> TuneState | None:
     """Given a box, end its search where it is; return it, None where there was none to end.
 
     A start that is under way is left to its gate: it is accepted or rolled back
-    as after any apply, and counts as a start that was made. A damaged state is removed with its unit.
+    as after any apply, and counts as a start that was made. A damaged state is removed with its unit,
+    and so is one whose end cannot be written (a full disk): else apply and rollback would wait for it.
     """
     job = box.systemd.stop(box.layout.tune_unit)
     if job:
@@ -167,11 +169,20 @@ def cancel(box: Box) -> TuneState | None:
             trials = (*state.trials, begun) if begun else state.trials
             left = "what runs is left to its gate: kimisvc status --follow"
             ended = Ended(box.now(), CANCELLED, "", left, int(ExitStatus.FAILED))
-            state = replace(state, trials=trials, pending=None, ended=ended)
-            state = state.saying(box.now(), CANCELLED)
-            write_state(box.layout, state)
+            state = replace(state, trials=trials, pending=None).saying(box.now(), CANCELLED)
+            state = _kept(box, state, ended)
         remove_unit(box)
     return state
+
+
+def _kept(box: Box, state: TuneState, ended: Ended) -> TuneState:
+    """Keep how a search has ended; where that cannot be, remove what is kept of it, and say so in it."""
+    try:
+        write_state(box.layout, replace(state, ended=ended))
+    except KimisvcError as error:
+        files.remove(box.layout.tune)
+        ended = replace(ended, left=f"{ended.left}; {FORGOTTEN}: {error.message}")
+    return replace(state, ended=ended)
 
 
 def remove_unit(box: Box) -> None:

@@ -46,7 +46,8 @@ from kimisvc.deploy.tune.state import (
 from kimisvc.deploy.tune.summary import outlook, proposal, summary
 from kimisvc.deploy.tune.trial import Means, follow_begun, judge
 from kimisvc.deploy.tune.watch import watch
-from kimisvc.errors import KimisvcError, LockedError, ProfileRefusedError
+from kimisvc.errors import HostError, KimisvcError, LockedError, ProfileRefusedError
+from kimisvc.host import files
 from kimisvc.measure.comparison import Difference, StartFigure, compare
 from kimisvc.measure.contest import winner
 from kimisvc.measure.gate import budget
@@ -57,7 +58,7 @@ from kimisvc.records.proof import Interval, Proof, Verdict, VerdictKind
 from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
@@ -480,6 +481,67 @@ def test_one_that_was_not_begun_yet_was_not_tried(tmp_path: Path) -> None:
     assert "not tried: ll (cancelled)" in summary(state)
     owe(means.box.layout, Action.RESTART, 2)  # switched, and then nobody restarted it
     assert cancelled(means.box, Pending("ll", 0, 90.0)).trials == (ROW,)
+
+
+class Removing(Stopping):
+    """And in which its unit can be removed."""
+
+    def disable(self, units: Sequence[str]) -> None:
+        assert units == (NAME,)
+
+    def reload(self) -> None:
+        pass
+
+
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be written but in /run; what is there can be removed."""
+    whole = files.write_atomic
+
+    def no_space(path: Path, text: str, mode: int = 0o644) -> None:
+        if "run" not in path.parts:
+            raise HostError("file-error", f"{path}: No space left on device")
+        whole(path, text, mode)
+
+    monkeypatch.setattr(files, "write_atomic", no_space)
+
+
+def test_a_search_is_cancelled_on_a_full_disk_and_stands_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    means, _ = cut_off(tmp_path, ())
+    box = replace(means.box, systemd=Removing())  # type: ignore[arg-type]  # a stand-in
+    write_state(box.layout, replace(STATE, trials=(ROW,), pending=Pending("ll", 0, 940.0)))
+    keep_profile(box.layout, "ll", "as written\n", to_toml(LL))
+    box.layout.installed(NAME).write_text("[Service]\n")
+    fill_disk(monkeypatch)
+    with pytest.raises(LockedError):
+        refuse_meanwhile(box)
+    state = cancel(box)
+    assert state is not None
+    assert (state.ended is not None, state.trials[-1].outcome) == (True, "started")
+    said = summary(state)
+    assert "what runs is left to its gate: kimisvc status --follow; this summary is all" in said
+    assert f"could not be kept: {box.layout.tune}: No space left on device" in said
+    refuse_meanwhile(box)
+    assert (read_state(box.layout), box.layout.installed(NAME).exists()) == (None, False)
+    assert cancel(box) is None
+
+
+def test_a_search_that_cannot_even_be_removed_is_not_told_as_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that is mounted read-only."""
+    box = box_at(tmp_path, Stopping())
+    write_state(box.layout, STATE)
+    fill_disk(monkeypatch)
+
+    def read_only(path: Path) -> None:
+        raise HostError("file-error", f"{path}: Read-only file system")
+
+    monkeypatch.setattr(files, "remove", read_only)
+    with pytest.raises(HostError, match="Read-only"):
+        cancel(box)
+    assert unfinished(box.layout)
 
 
 # ---------------------------------------------------------------- plan and words
