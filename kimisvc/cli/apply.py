@@ -162,6 +162,7 @@ def planned_json(plan: Plan, current: Generation | None, box: Box) -> dict[str, 
     return {
         "outcome": "planned",
         **verdict_json(None),
+        "notes": [],
         "generation": None,
         "previous_generation": current.number if current else None,
         "restarted": [],
@@ -177,6 +178,7 @@ def applied_json(done: Applied) -> dict[str, Any]:
         "outcome": ending.outcome.value,
         **verdict_json(ending.verdict),
         "reason": ending.reason,
+        "notes": list(ending.verdict.notes) if ending.verdict else [],
         "generation": done.generation,
         "previous_generation": done.previous,
         "restarted": list(done.restarted),
@@ -204,4 +206,6 @@ def applied_text(done: Applied) -> str:
     ]  # fmt: skip
     if rows:
         lines.append(table(rows, ("", "profile", "verdict", "decode throughput", "TTFT")))
+    found = ((name, row) for name, row in shown[1:] if row is not None)
+    lines += [f"note on {name}: {note}" for name, row in found for note in row.notes]
     return "\n".join(lines)

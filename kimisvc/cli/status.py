@@ -91,6 +91,7 @@ def status_json(found: Status) -> dict[str, Any]:
         "enabled": found.service.enabled,
         "ready": found.ready,
         **verdict_json(found.verdict),
+        "notes": list(found.verdict.notes) if found.verdict else [],
         "verdict_waits": found.verdict_waits,
         "history": found.memory.value,
         "load_s": start.load_s if start else None,

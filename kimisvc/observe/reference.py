@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kimisvc.observe.contract import CONTRACT
+from kimisvc.host.vllm_contract import CONTRACT
 from kimisvc.observe.families import FAMILIES
 
 _HEAD = """# Metrics
 
-Made from `kimisvc/observe/families.py` and `contract.py`; do not edit.
+Made from `kimisvc/observe/families.py` and `kimisvc/host/vllm_contract.py`; do not edit.
 
 `kimisvc exporter` serves these for all instances on one box; all but `kimisvc_exporter_info{version}`
 have the label `instance`. It also shows its own `process_*`. Times are in seconds, moments in Unix
@@ -23,7 +23,8 @@ _CONTRACT = """
 
 vLLM's own series are scraped from vLLM. Rules and dashboard need these; each running server is held
 against the list, and `kimisvc_metric_contract_broken{metric}` names what it does not print (all of
-them under `--disable-log-stats`).
+them under `--disable-log-stats`). The gate of each start looks too, without an exporter: what is not
+there is a note beside its verdict, as `apply` and `status` show it.
 
 | series | so named since vLLM | needed for |
 |---|---|---|

@@ -19,9 +19,9 @@ from kimisvc.deploy.past import ALL, lost, records_that_wait
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError
 from kimisvc.host import files
+from kimisvc.host.vllm_contract import missing
 from kimisvc.host.vllm_metrics import born, engine_counters, series_names
 from kimisvc.host.vllm_page import metrics_page
-from kimisvc.observe.contract import missing
 from kimisvc.observe.rates import Reading, Window, grown, live
 from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView, UnitsView
 from kimisvc.records.units import UnitState

@@ -22,7 +22,7 @@ from prometheus_play import (
 from prometheus_scenarios import SCENES, UNSEEN, WITHOUT
 from prometheus_scenes import GONE, HEALTHY, Scene, seldom
 
-from kimisvc.observe.contract import SERIES
+from kimisvc.host.vllm_contract import SERIES
 from kimisvc.observe.families import FAMILIES
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import is_installed
+from kimisvc.deploy.gate.exports import blind_spots
 from kimisvc.deploy.gate.readiness import Ended, Eyes, unit_verdict, wait_ready
 from kimisvc.deploy.gate.record import GateRecord, printable, to_json
 from kimisvc.deploy.redacting import of_unit, redacted_record
@@ -176,6 +177,7 @@ def _prove_start(
         box.systemd.state(name), service.invocation_id
     ):
         return replace(record, ended_at=box.now())  # it died under the probe: systemd's to judge
+    proof = replace(proof, notes=(*proof.notes, *blind_spots(api, profile)))
     current = box.generations.current()
     if proof.verdict.kind.accepted and (current is None or not is_installed(box, current)):
         # What was proven is what runs, and that is not what would be accepted.

@@ -2,8 +2,9 @@
 
 vLLM renames and drops metrics (time_per_output_token_seconds: deprecated in
 0.11, gone in 0.20), and a rule over a series that is no more never fires. So a
-running server is held against this table. All of it is on the page from the
-first moment on, at 0 (seen on 0.24.0 and 0.32.0).
+running server is held against this table: once by the gate of each start, and
+all along by the exporter. All of it is on the page from the first moment on, at
+0 (seen on 0.24.0 and 0.32.0).
 
 Names: vllm/v1/metrics/loggers.py of 0.12.0 to 0.33.0; prometheus_client adds
 _total to counters, _sum, _count and _bucket to histograms.

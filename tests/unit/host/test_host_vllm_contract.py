@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kimisvc.host.vllm_contract import CONTRACT, SERIES, missing
 from kimisvc.host.vllm_metrics import born, missing_counters, series_names
-from kimisvc.observe.contract import CONTRACT, SERIES, missing
 
 REPOSITORY = Path(__file__).parents[3]
-CAPTURED = Path(__file__).parent / "captured"
+CAPTURED = Path(__file__).parents[1] / "observe" / "captured"
 PAGES = sorted(CAPTURED.glob("*.txt"))
 LEANING = [
     path
