@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.history import BenchRow
 from kimisvc.deploy.redacting import of_box
+from kimisvc.deploy.start_facts import FACTS, UNKNOWN, clocks_now, host_now
 from kimisvc.deploy.tune.traffic import Traffic, traffic
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files, locks
-from kimisvc.host.vllm_bench import BenchResult, Load, Server, bench
+from kimisvc.host.vllm_bench import TEMPERATURE, BenchResult, Load, Server, bench
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.profile.options import option_name
 
@@ -132,15 +133,31 @@ def _one(
             f"none of {load.requests} requests at concurrency {load.concurrency} was answered",
             hint=f"journalctl -u {box.layout.units.service} -n 20 says why",
         )
-    row = row_of(box.now(), target, load, found)
+    row = row_of(box.now(), target, load, found, _environment(box, target))
     return replace(row, sequence=box.history.add_bench(row))
 
 
-def row_of(at: float, target: Target, load: Load, found: BenchResult) -> BenchRow:
-    """Given a result, return the row of it."""
-    lengths: Facts = {
+def _environment(box: Box, target: Target) -> Facts:
+    """What was measured and on what: a row is read long after the start it belongs to.
+
+    vLLM's version is what the server itself told the gate; where no gate has seen this start
+    yet, that of the installation the generation was made with.
+    """
+    start = box.history.start(target.invocation)
+    told = start.vllm_version if start else None
+    known = {"vllm": told or target.generation.facts.get("vllm"), **host_now(box)}
+    known["clocks"] = clocks_now()
+    return {name: known[name] for name in FACTS if known.get(name) not in UNKNOWN}
+
+
+def row_of(
+    at: float, target: Target, load: Load, found: BenchResult, environment: Facts
+) -> BenchRow:
+    """Given a result and the environment it was measured in, return the row of it."""
+    facts: Facts = {
         "input_tokens": load.input_tokens, "output_tokens": load.output_tokens,
-        "requests": load.requests, "model": target.profile.vllm.model,
+        "requests": load.requests, "temperature": TEMPERATURE,
+        "model": target.profile.vllm.model, **environment,
     }  # fmt: skip
     told = found.figures.get
     return BenchRow(
@@ -148,7 +165,7 @@ def row_of(at: float, target: Target, load: Load, found: BenchResult) -> BenchRo
         load.concurrency, found.completed, found.failed,
         told("output_throughput"), told("request_throughput"),
         told("mean_ttft_ms"), told("p99_ttft_ms"), told("mean_tpot_ms"), told("p99_tpot_ms"),
-        told("mean_itl_ms"), told("p99_itl_ms"), lengths,
+        told("mean_itl_ms"), told("p99_itl_ms"), facts,
     )  # fmt: skip
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kimisvc.host import gpu_condition
 from kimisvc.host.gpu_condition import Condition, Pair, condition, pairs, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kimisvc.host.gpu_condition import Clocks
+
+CLOCKS_WITHIN = 5.0
+"""How long the clocks are waited for (s); NVML answers within milliseconds, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,31 @@ def survey(nvml: Any = None) -> Survey | NoGpus:
             )
     except nvml.NVMLError as error:
         return NoGpus(reason(str(error)))
+
+
+def clocks(nvml: Any = None, within: float = CLOCKS_WITHIN) -> tuple[Clocks, ...]:
+    """Return the clocks of each GPU as they are now; none that is not known. `nvml` as in `gpus`.
+
+    NVML has no deadline of its own, and a card that hangs may keep who asks for ever. Whoever asks
+    here has a verdict to keep and may hold a lock, so that after `within` s nothing is known.
+    """
+    found: list[Clocks] = []
+    asking = threading.Thread(target=_read_clocks, args=(nvml, found), daemon=True)
+    asking.start()
+    asking.join(within)
+    return () if asking.is_alive() else tuple(one for one in found if one.words)
+
+
+def _read_clocks(nvml: Any, found: list[Clocks]) -> None:
+    if nvml is None:
+        import pynvml
+
+        nvml = pynvml
+    with contextlib.suppress(nvml.NVMLError), _opened(nvml):
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = told(nvml, "nvmlDeviceGetHandleByIndex", index)
+            if handle is not None:
+                found.append(gpu_condition.clocks(nvml, handle))
 
 
 @contextlib.contextmanager

@@ -59,6 +59,8 @@ P2P_READ, P2P_WRITE, P2P_NVLINK = 0, 1, 2
 ENABLED = 1
 UNCORRECTED, SINCE_BOOT = 1, 0
 """nvml.h, nvmlMemoryErrorType_t and nvmlEccCounterType_t."""
+CLOCK_SM, CLOCK_MEMORY = 1, 2
+"""nvml.h, nvmlClockType_t."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,24 @@ class Condition:
     ecc_uncorrected: int | None = None
     rows_pending: bool | None = None
     rows_failed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clocks of one GPU at a moment, and the most it can reach (MHz). None: NVML does not tell."""
+
+    sm: int | None = None
+    sm_max: int | None = None
+    memory: int | None = None
+    memory_max: int | None = None
+
+    @property
+    def words(self) -> str:
+        """They as text; "" where none is known."""
+        known = (("SM", self.sm, self.sm_max), ("memory", self.memory, self.memory_max))
+        return ", ".join(
+            f"{name} {now} of {most or '?'} MHz" for name, now, most in known if now is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +150,16 @@ def condition(nvml: Any, index: int, handle: Any) -> Condition:
         ecc_uncorrected=told(nvml, "nvmlDeviceGetTotalEccErrors", handle, UNCORRECTED, SINCE_BOOT),
         rows_pending=None if rows is None else bool(rows[2]),
         rows_failed=None if rows is None else bool(rows[3]),
+    )
+
+
+def clocks(nvml: Any, handle: Any) -> Clocks:
+    """Given an opened NVML and one of its GPUs, return its clocks as they are now."""
+    return Clocks(
+        sm=told(nvml, "nvmlDeviceGetClockInfo", handle, CLOCK_SM),
+        sm_max=told(nvml, "nvmlDeviceGetMaxClockInfo", handle, CLOCK_SM),
+        memory=told(nvml, "nvmlDeviceGetClockInfo", handle, CLOCK_MEMORY),
+        memory_max=told(nvml, "nvmlDeviceGetMaxClockInfo", handle, CLOCK_MEMORY),
     )
 
 

@@ -32,6 +32,8 @@ FIGURES = (
     "p99_tpot_ms", "mean_itl_ms", "p99_itl_ms",
 )  # fmt: skip
 """What of a result is kept, under vLLM's own names."""
+TEMPERATURE = 0
+"""Of sampling, as the probe has it."""
 GRACE = 30.0
 """How much longer than the service itself we wait for systemd-run (s)."""
 TO_STOP = 10.0
@@ -164,7 +166,7 @@ def bench_command(server: Server, load: Load) -> list[str]:
         "--backend", "openai", "--endpoint", "/v1/completions", "--base-url", server.base_url,
         "--model", server.model, "--tokenizer", server.tokenizer, *server.options,
         "--dataset-name", "random", "--random-input-len", str(load.input_tokens),
-        "--random-output-len", str(load.output_tokens), "--ignore-eos", "--temperature", "0",
+        "--random-output-len", str(load.output_tokens), "--ignore-eos", "--temperature", str(TEMPERATURE),
         "--num-prompts", str(load.requests), "--max-concurrency", str(load.concurrency),
         "--seed", str(load.seed), "--disable-tqdm", "--save-result",
         "--result-dir", "/tmp", "--result-filename", "kimisvc-bench.json",  # noqa: S108 - PrivateTmp

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PATH = "/v1/completions"
+TEMPERATURE = 0
+"""Of sampling: the likeliest token, always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Request:
             "prompt": self.prompt,
             "max_tokens": self.max_tokens,
             "ignore_eos": True,
-            "temperature": 0,
+            "temperature": TEMPERATURE,
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,

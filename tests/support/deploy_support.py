@@ -29,6 +29,9 @@ class Quiet:
         self.states = {name.replace("_", "-"): state for name, state in states.items()}
         self.invocation = "running"
 
+    def version(self) -> str:
+        return "252"
+
     def state(self, unit: str) -> UnitState:
         active = self.states.get(unit.removesuffix(".service"), "inactive")
         return replace(INACTIVE, name=unit, active_state=active, invocation_id=self.invocation)

@@ -43,6 +43,9 @@ class Writer:
     count: int = 0
     kernel: str = "6.1.0-25-amd64"
     vllm: str = "0.33.0"
+    clocks: list[str] = field(
+        default_factory=lambda: ["SM 1965 of 1980 MHz, memory 3201 of 3201 MHz"] * 8
+    )
 
     def start(self, profile: str, kind: VerdictKind, reason: str, spread: float = 0.004,
               slower: float = 1.0) -> None:  # fmt: skip
@@ -67,7 +70,7 @@ class Writer:
         facts: Facts = {
             "kimisvc": "0.1.0", "vllm": self.vllm, "systemd": "252", "kernel": self.kernel,
             "host": "box1", "driver": "580.159.04", "gpus": ["NVIDIA H200"] * 8,
-            "prompt_tokens": 128, "max_tokens": 256,
+            "prompt_tokens": 128, "max_tokens": 256, "temperature": 0, "clocks": self.clocks,
         }  # fmt: skip
         accepted = Accepted.YES if kind.accepted else Accepted.NO
         self.history.add_record(record, accepted, facts)

@@ -100,6 +100,8 @@ CALLS: dict[str, Any] = {
     "nvmlDeviceGetPowerManagementDefaultLimit": lambda *_: 700_000,
     "nvmlDeviceGetTotalEccErrors": lambda *_: 0,
     "nvmlDeviceGetRemappedRows": lambda *_: (0, 0, 0, 0),
+    "nvmlDeviceGetClockInfo": lambda _, __, kind: {1: 1965, 2: 3201}[kind],
+    "nvmlDeviceGetMaxClockInfo": lambda _, __, kind: {1: 1980, 2: 3201}[kind],
     "nvmlDeviceGetP2PStatus": lambda nvml, one, other, cap: nvml.p2p.get((one, other, cap), 0),
 }
 """Every call that kimisvc makes, by the name pynvml has for it."""

@@ -18,8 +18,8 @@ from kimisvc.records.proof import Interval, Verdict, VerdictKind
 Fact = str | float | list[str] | None
 Facts = Mapping[str, Fact]
 """The environment of a start, by name (deploy/start_facts.py says which); JSON in the file."""
-GATE_FACTS = ("prompt_tokens", "max_tokens")
-"""What is kept with a start and is of its newest gate that measured: how that has asked."""
+GATE_FACTS = ("prompt_tokens", "max_tokens", "temperature", "clocks")
+"""What is kept with a start and is of its newest gate that measured: how that has asked, and when."""
 
 
 class Accepted(Enum):

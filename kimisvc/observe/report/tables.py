@@ -9,7 +9,7 @@ from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.history import CanaryResult
-from kimisvc.deploy.start_facts import FACTS
+from kimisvc.deploy.start_facts import FACTS, MOMENTARY
 from kimisvc.observe.report.words import moment, number, plain, span, speed, target
 
 if TYPE_CHECKING:
@@ -121,11 +121,12 @@ def event_table(story: Story) -> Table:
 
 def bench_table(story: Story) -> Table:
     """Given a story, return what `vllm bench serve` said, in its own terms."""
-    head = ("When", "Profile", "Concurrency", "Output tok/s", "Requests/s", "Mean TTFT ms",
+    head = ("When", "Profile", "vLLM", "Concurrency", "Output tok/s", "Requests/s", "Mean TTFT ms",
             "Mean TPOT ms", "Mean ITL ms", "Completed", "Failed")  # fmt: skip
     cells = [
         (
             Cell(moment(row.at), "when"), Cell(plain(row.profile)),
+            Cell(plain(str(row.facts.get("vllm") or "-"))),
             *(
                 Cell(number(value), "figure")
                 for value in (
@@ -152,14 +153,14 @@ def environment_table(story: Story) -> Table:
                       Cell(row.profile), *changed))  # fmt: skip
         before = row
     names = {"vllm": "vLLM", "gpus": "GPUs", "prompt_tokens": "Prompt tokens",
-             "max_tokens": "Max tokens"}  # fmt: skip
+             "max_tokens": "Max tokens", "temperature": "Sampling temperature"}  # fmt: skip
     head = ("Started", "Generation", "Profile", *(names.get(n, n.capitalize()) for n in FACTS))
     return _newest("Environment of each start", head, cells)
 
 
 def _differs(row: StartRow, before: StartRow | None, name: str) -> bool:
     """Whether a fact is another than that of the start before; unknown is no difference."""
-    if before is None or not (row.facts.get(name) and before.facts.get(name)):
+    if before is None or name in MOMENTARY or not (row.facts.get(name) and before.facts.get(name)):
         return False
     return row.facts[name] != before.facts[name]
 

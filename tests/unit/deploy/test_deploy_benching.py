@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from deploy_support import Quiet, add_generation, box_at, profile
+from deploy_support import Quiet, add_generation, add_start, box_at, profile
 
+from kimisvc import __version__
 from kimisvc.deploy.benching import Wanted, benchmark, failures, server_of
 from kimisvc.errors import HostError, KimisvcError
+from kimisvc.host import gpu, nvidia_driver
+from kimisvc.host.gpu_condition import Clocks
 from kimisvc.host.vllm_bench import BenchResult, Load, Server
 from kimisvc.records.proof import EngineCounters
 
@@ -72,11 +75,30 @@ def test_each_concurrency_is_measured_and_kept(box: Box) -> None:
     assert (kept[0].invocation, kept[0].generation, kept[0].profile) == ("running", 1, "base")
     assert (kept[0].p99_tpot_ms, kept[0].mean_itl_ms) == (73.6, None)
     assert kept[0].facts["input_tokens"] == 1024
+    assert kept[0].facts["temperature"] == 0
     assert told.steps == [
         "1 at once: 8 requests; 65 minutes at most, Ctrl-C ends it",
         "64 at once: 256 requests; 65 minutes at most, Ctrl-C ends it",
     ]
     assert {timeout for *_, timeout in asked} == {65 * 60.0}
+
+
+def test_a_row_says_what_was_measured_and_on_what(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server told its gate goes before what its generation was made with."""
+    monkeypatch.setattr(nvidia_driver, "loaded_version", lambda: "580.159.04")
+    monkeypatch.setattr(nvidia_driver, "gpu_names", lambda: ("NVIDIA H200",))
+    monkeypatch.setattr(gpu, "clocks", lambda: (Clocks(1965, 1980, 3201, 3201),))
+    measured(box, GOOD)
+    add_start(box, 1, (55.0, 55.1), vllm="0.33.1", kept="running")
+    measured(box, GOOD)
+    later, first = (row.facts for row in box.history.benches())
+    assert (first.get("vllm"), later["vllm"]) == (None, "0.33.1")
+    assert (later["kimisvc"], later["driver"], later["gpus"], later["model"]) == (
+        __version__, "580.159.04", ["NVIDIA H200"], "/srv/model",
+    )  # fmt: skip
+    assert later["clocks"] == ["SM 1965 of 1980 MHz, memory 3201 of 3201 MHz"]
 
 
 def measured(box: Box, result: BenchResult | HostError, api: Api | None = None) -> None:

@@ -149,6 +149,20 @@ def test_another_length_is_another_question(tmp_path: Path, fact: str) -> None:
         held_together(of_generation(box, a), of_generation(box, b), 0.02)
 
 
+def test_clocks_are_of_a_moment_and_no_other_environment(tmp_path: Path) -> None:
+    """Nor is a start of before, which has neither them nor a temperature."""
+    box = box_at(tmp_path)
+    base, other = add_generation(box, BASE), add_generation(box, LL)
+    clocks = [["SM 1965 of 1980 MHz"], ["SM 1980 of 1980 MHz"], ["SM 345 of 1980 MHz"]]
+    add_start(box, base, NB[0], clocks=clocks[0], temperature=0)
+    add_start(box, base, NB[1], clocks=clocks[1], temperature=0)
+    add_start(box, other, LL_RUNS[0], clocks=clocks[2], temperature=0)
+    add_start(box, other, LL_RUNS[1])
+    compared = held_together(of_profile(box, BASE, "b"), of_profile(box, LL, "l"), 1.02)
+    assert compared.unlike == ()
+    assert (len(compared.base.starts), len(compared.other.starts)) == (2, 2)
+
+
 def test_only_the_newest_environment_that_both_have(tmp_path: Path) -> None:
     box = box_at(tmp_path)
     a, b = add_generation(box, BASE), add_generation(box, LL)

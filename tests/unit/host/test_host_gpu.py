@@ -3,11 +3,13 @@ so what it answers on a box with two GPUs is played back here."""
 
 from __future__ import annotations
 
+import threading
+
 import pynvml
 import pytest
 from staged_host import CALLS, Card, Nvml, NvmlError
 
-from kimisvc.host.gpu import Gpu, NoGpus, Survey, gpus, reason, survey
+from kimisvc.host.gpu import Gpu, NoGpus, Survey, clocks, gpus, reason, survey
 
 LOST = NvmlError("GPU is lost")
 
@@ -103,3 +105,29 @@ def test_on_this_box_whatever_it_has() -> None:
 def _tuple(found: tuple[Gpu, ...] | NoGpus) -> tuple[Gpu, ...]:
     assert isinstance(found, tuple)
     return found
+
+
+def test_the_clocks_of_all_gpus_and_none_of_one_that_is_lost() -> None:
+    nvml = Nvml(Card(), Card(says={"nvmlDeviceGetHandleByIndex": LOST}), Card())
+    assert [one.sm for one in clocks(nvml)] == [1965, 1965]
+    assert nvml.open == 0
+    silent = Card(says=dict.fromkeys(("nvmlDeviceGetClockInfo",), NvmlError("Not Supported")))
+    assert clocks(Nvml(silent)) == ()
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount"])
+def test_where_nvml_does_not_speak_no_clock_is_known(call: str) -> None:
+    assert clocks(Nvml(Card(), says={call: NvmlError("Driver Not Loaded")})) == ()
+
+
+def test_a_card_that_hangs_keeps_nobody_who_asks_for_its_clocks() -> None:
+    over = threading.Event()
+
+    class Hangs(Nvml):
+        def nvmlInit(self) -> None:  # noqa: N802 - pynvml's name
+            over.wait(60)
+
+    try:
+        assert clocks(Hangs(Card()), within=0.01) == ()
+    finally:
+        over.set()

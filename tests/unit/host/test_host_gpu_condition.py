@@ -9,9 +9,11 @@ from staged_host import Card, Nvml, NvmlError
 from kimisvc.host import gpu_condition
 from kimisvc.host.gpu_condition import (
     CLOCK_REASONS,
+    Clocks,
     Condition,
     Pair,
     clock_reasons,
+    clocks,
     condition,
     pairs,
 )
@@ -80,7 +82,23 @@ def test_reasons_for_lower_clocks_as_nvml_numbers_them() -> None:
     assert clock_reasons(0) == ()
 
 
+def test_the_clocks_of_a_card_and_the_most_they_reach() -> None:
+    found = clocks(Nvml(Card()), 0)
+    assert found == Clocks(1965, 1980, 3201, 3201)
+    assert found.words == "SM 1965 of 1980 MHz, memory 3201 of 3201 MHz"
+
+
+def test_clocks_that_are_not_told_are_left_out() -> None:
+    unknown = NvmlError("Not Supported")
+    most = clocks(Nvml(Card(says={"nvmlDeviceGetMaxClockInfo": unknown})), 0)
+    assert most.words == "SM 1965 of ? MHz, memory 3201 of ? MHz"
+    assert clocks(Nvml(Card(says={"nvmlDeviceGetClockInfo": unknown})), 0).words == ""
+    assert Clocks(memory=3201, memory_max=3201).words == "memory 3201 of 3201 MHz"
+
+
 def test_numbers_are_those_of_nvml() -> None:
+    assert pynvml.NVML_CLOCK_SM == gpu_condition.CLOCK_SM
+    assert pynvml.NVML_CLOCK_MEM == gpu_condition.CLOCK_MEMORY
     # pynvml has a stray comma behind this one, which makes it a tuple.
     assert pynvml.NVML_P2P_CAPS_INDEX_READ in (gpu_condition.P2P_READ, (gpu_condition.P2P_READ,))
     assert gpu_condition.P2P_WRITE == pynvml.NVML_P2P_CAPS_INDEX_WRITE

@@ -271,6 +271,17 @@ def test_gpus_stay_reachable(
     assert unit.one("ExecStartPre") == "-+/usr/bin/nvidia-modprobe -u -c 0 -c 1"
 
 
+def test_settle_reaches_the_gpus_for_their_clocks_and_the_gate_has_no_node_of_them(
+    templates: Templates, place: Installation, everything: Profile
+) -> None:
+    found = units(everything, templates, place)
+    gate, canary = found["kimisvc-box-2-gate.service"], found["kimisvc-box-2-canary.service"]
+    assert gate.one("DeviceAllow") == "char-nvidia* rw"
+    assert gate.one("PrivateDevices") == "yes"  # a /dev of its own, for all but ExecStopPost=+
+    assert gate.one("ExecStopPost").startswith("+")
+    assert not canary.has("DeviceAllow")
+
+
 def test_the_mounts_of_program_and_model_are_needed_but_not_those_of_a_hub_id(
     templates: Templates, place: Installation, everything: Profile
 ) -> None:

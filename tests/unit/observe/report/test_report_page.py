@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kimisvc.deploy.contests import Contests, contests
-from kimisvc.deploy.history import History, Which
+from kimisvc.deploy.history import BenchRow, History, Which
 from kimisvc.observe.report import terminal
 from kimisvc.observe.report.page import page
 from kimisvc.observe.report.speed import Bucket, runs
 from kimisvc.observe.report.story import Story, read_story
-from kimisvc.observe.report.tables import MOST_ROWS
+from kimisvc.observe.report.tables import MOST_ROWS, Cell, bench_table, environment_table
 from kimisvc.records.proof import Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -154,6 +154,25 @@ def test_starts_of_another_environment_are_told_and_not_compared(tmp_path: Path)
     assert found.apart[0] == "none: no accepted start of it"
     assert "differ in more than the profile: vllm: 0.33.0 and 0.34.0" in found.apart[1]
     assert contests(long_history.box(box.history), ()) == Contests()
+
+
+def test_how_a_start_was_measured_is_told_and_clocks_of_a_moment_are_no_change(
+    tmp_path: Path,
+) -> None:
+    box = long_history.Writer(History(tmp_path / "h.sqlite"))
+    for clock, kernel in (("1965", "6.1"), ("1980", "6.2")):
+        box.kernel, box.clocks = kernel, [f"SM {clock} of 1980 MHz"] * 8
+        box.start("one", VerdictKind.PASS, "good")
+    box.history.add_bench(BenchRow(box.now, "i2", 1, "one", 8, 8, 0, facts={"vllm": "0.34.0"}))
+    box.history.add_bench(BenchRow(box.now, "i2", 1, "one", 8, 8, 0))
+    story = read_story(long_history.box(box.history), Which(), NOW)
+    table = environment_table(story)
+    newest = dict(zip(table.head, table.rows[0], strict=True))
+    assert newest["Kernel"] == Cell("6.2", "changed")
+    assert newest["Clocks"] == Cell("8 x SM 1980 of 1980 MHz", "fact")
+    assert newest["Sampling temperature"] == Cell("0", "fact")
+    benches = bench_table(story)
+    assert [row[benches.head.index("vLLM")].text for row in benches.rows] == ["-", "0.34.0"]
 
 
 def test_an_empty_history_and_one_without_figures_have_a_page(tmp_path: Path) -> None:
