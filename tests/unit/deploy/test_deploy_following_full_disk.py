@@ -17,7 +17,7 @@ from kimisvc.deploy.history import ApplyRow, History, RollbackRow
 from kimisvc.deploy.outcome import LOAD_ANEW, Outcome
 from kimisvc.deploy.owed import owe
 from kimisvc.deploy.plan import Action
-from kimisvc.deploy.rollback import for_unit, take_unkept
+from kimisvc.deploy.rollback import Restoring, for_unit, take_unkept, to_generation
 from kimisvc.deploy.tune.begun import was_begun
 from kimisvc.deploy.tune.state import Pending
 from kimisvc.deploy.unkept import keep_rollback, rollbacks_after, waiting_rollbacks
@@ -319,6 +319,7 @@ def test_a_rollback_that_waits_since_before_is_not_that_of_what_is_begun(played:
 
 def test_an_apply_knows_what_waited_before_it(played: Played) -> None:
     """And it is told that this profile was rejected, which history does not say yet."""
+    keep_rollback(played.box, RollbackRow(40.0, 2, None, "wrong last year"))
     keep_rollback(played.box, RollbackRow(50.0, 2, 1, "too slow last week"))
     played.systemd.service = replace(played.systemd.service, active_state="inactive")
     two = played.box.generations.get(2)
@@ -331,6 +332,14 @@ def test_an_apply_knows_what_waited_before_it(played: Played) -> None:
     ending = apply(played.box, wish, checks, played.heard).ending
     assert ending.outcome is Outcome.INCONCLUSIVE
     assert "warning: this profile was rejected before: too slow last week" in played.heard.steps
+
+
+def test_a_rollback_by_hand_knows_what_waited_before_it(played: Played) -> None:
+    keep_rollback(played.box, RollbackRow(50.0, 1, None, "too slow last week"))
+    played.events = [lambda: played.judged(VerdictKind.PASS, "81 tok/s", "gate-9", generation=1)]
+    wish = Restoring(1, "root")
+    ending = to_generation(played.box, wish, lambda _: (), played.heard).ending
+    assert (ending.outcome, ending.reason[:8]) == (Outcome.ACCEPTED, "81 tok/s")
 
 
 # ---------------------------------------------------------------- who comes later
@@ -386,6 +395,15 @@ def test_what_waits_is_newer_than_what_history_has(played: Played) -> None:
     assert [(row.at, row.sequence) for row in found] == [(3.0, 3), (2.0, 2), (1.0, 1)]
     assert [row.at for row in rollbacks_after(played.box, 1)] == [3.0, 2.0]
     assert [row.at for row in rollbacks_after(played.box, None)] == [3.0, 2.0]
+
+
+def test_what_history_has_just_taken_is_there_once(played: Played) -> None:
+    """It is in both until its note is written anew."""
+    row = RollbackRow(2.0, 2, 1, "taken")
+    keep_rollback(played.box, row)
+    played.make_room()
+    played.box.history.add_rollback(row)
+    assert [(one.at, one.sequence) for one in rollbacks_after(played.box, 0)] == [(2.0, 1)]
 
 
 def test_a_start_of_a_search_that_was_rolled_back_was_begun(played: Played) -> None:
