@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.history.rows import StartRow, VerdictRow
 from kimisvc.deploy.redacting import of_box, redacted_record
-from kimisvc.deploy.unkept import waiting_records
+from kimisvc.deploy.unkept import rollbacks_after, waiting_records
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
@@ -92,7 +92,9 @@ def _kept(box: Box, service: UnitState) -> Past:
     has_canary = files.exists(box.layout.installed(box.layout.units.canary_timer))
     return Past(
         start=box.history.start(service.invocation_id),
-        last_rollback=next(iter(box.history.rollbacks(limit=1)), None),
+        last_rollback=next(
+            iter((*rollbacks_after(box, None), *box.history.rollbacks(limit=1))), None
+        ),
         canary=next(iter(box.history.canaries(limit=1)), None) if has_canary else None,
     )
 

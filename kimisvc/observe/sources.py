@@ -17,6 +17,7 @@ from kimisvc.deploy.generations import MANIFEST
 from kimisvc.deploy.history import History
 from kimisvc.deploy.past import ALL, lost, records_that_wait
 from kimisvc.deploy.status import drift
+from kimisvc.deploy.unkept import not_taken, note_of_rollbacks, waiting_rollbacks
 from kimisvc.errors import HostError
 from kimisvc.host import files
 from kimisvc.host.vllm_contract import missing
@@ -27,10 +28,10 @@ from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView, UnitsV
 from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from kimisvc.deploy.history.rows import CanaryRow
+    from kimisvc.deploy.history.rows import CanaryRow, RollbackRow
     from kimisvc.deploy.layout import Layout
     from kimisvc.host.systemd import Systemd
     from kimisvc.host.vllm_page import Page
@@ -117,12 +118,13 @@ class HistoryReader:
         """Return the view of now. Raise KimisvcError where what history held is lost, as `status` says it."""
         path = self._layout.history
         history = History(path)
-        stamp = _stamp(path, path.with_name(f"{path.name}-wal"))
+        note = note_of_rollbacks(self._layout)
+        stamp = _stamp(path, path.with_name(f"{path.name}-wal"), note)
         if stamp != self._stamp or not files.exists(path):
             if why := lost(self._layout, history):
                 raise HostError("history-missing", why)
             canaries = self._canaries.with_those_of(history)
-            self._view = _history_view(history, canaries)
+            self._view = _history_view(history, canaries, waiting_rollbacks(self._layout))
             self._stamp, self._canaries = stamp, canaries
         return self._view
 
@@ -147,9 +149,13 @@ class _Canaries:
         return _Canaries(measured or self.measured, newest.sequence, newest.at)
 
 
-def _history_view(history: History, canaries: _Canaries) -> HistoryView:
+def _history_view(
+    history: History, canaries: _Canaries, waiting: Sequence[RollbackRow]
+) -> HistoryView:
+    """What history has, and the rollbacks that wait for room in it: a full disk hides none."""
     starts = history.starts(ALL)
-    rollbacks = history.rollbacks(limit=ALL)
+    kept = history.rollbacks(limit=ALL)
+    rollbacks = (*not_taken(waiting, kept), *kept)
     models = dict.fromkeys(row.model for row in starts)
     return HistoryView(
         starts=starts[:NEWEST],

@@ -27,7 +27,7 @@ from kimisvc.deploy.outcome import LOAD_ANEW, Outcome
 from kimisvc.deploy.redacting import READ_BEFORE
 from kimisvc.deploy.rollback import for_unit
 from kimisvc.deploy.status import read_status
-from kimisvc.deploy.unkept import keep_rollback
+from kimisvc.deploy.unkept import keep_rollback, take_rollbacks
 from kimisvc.errors import KimisvcError
 from kimisvc.observe.sources import HistoryReader
 from kimisvc.records.proof import Proof, Verdict, VerdictKind
@@ -246,6 +246,28 @@ def test_a_start_whose_first_gate_was_cut_off_is_ready_by_the_one_that_waits(
     leave(box, VerdictKind.PASS, "r2", ended_at=9.0)
     told = status_json(read_status(box))
     assert (told["ready"], told["verdict"]) == (True, "PASS")
+
+
+def test_a_rollback_that_waits_for_room_is_the_last(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proven(box, systemd)
+    box.history.add_rollback(RollbackRow(40.0, 2, None, "last week"))
+    waits = RollbackRow(50.0, 2, 1, "slow")
+
+    def full(*_: object) -> None:
+        raise KimisvcError("history-unusable", "disk full")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(History, "add_rollback", full)
+        keep_rollback(box, waits)
+    told = read_status(box).last_rollback
+    assert told is not None
+    assert (told.reason, told.to_generation) == ("slow", 1)
+    take_rollbacks(box)
+    told = read_status(box).last_rollback
+    assert told is not None
+    assert (told.reason, told.sequence > 0) == ("slow", True)
 
 
 @pytest.mark.parametrize("between", ["auto-restart", "auto-restart-queued"])

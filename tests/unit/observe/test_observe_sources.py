@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from observe_support import PROFILE, unit
 
+from kimisvc.deploy.box import Box
 from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow
@@ -16,7 +17,9 @@ from kimisvc.deploy.history.file import HistoryFile
 from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.status import drift
+from kimisvc.deploy.unkept import keep_rollback, note_of_rollbacks
 from kimisvc.errors import HostError, KimisvcError
+from kimisvc.host import files
 from kimisvc.host.vllm_page import Page
 from kimisvc.observe import sources
 from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView
@@ -27,6 +30,7 @@ from kimisvc.records.units import Installation, UnitFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kimisvc.host.systemd import Systemd
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import UnitState
 
@@ -196,6 +200,27 @@ def test_history_is_counted(layout: Layout) -> None:
     assert reader.read() is view
     history.add_rollback(RollbackRow(5.0, 3, 1, "wrong"))
     assert reader.read().rollbacks["yes"] == 2
+
+
+def test_a_rollback_is_counted_once_while_it_waits_for_room_and_after(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, reader = Box(layout, cast("Systemd", None)), HistoryReader(layout)
+    layout.runtime.mkdir(parents=True)
+    box.history.add_rollback(RollbackRow(3.0, 2, 1, "slow"))
+    assert reader.read().rollbacks == {"yes": 1}
+
+    def full(*_: object) -> None:
+        raise HostError("history-unusable", "disk full")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(History, "add_rollback", full)
+        keep_rollback(box, RollbackRow(4.0, 3, 1, "wrong"))
+    assert reader.read().rollbacks == {"yes": 2}
+    box.history.add_rollback(RollbackRow(4.0, 3, 1, "wrong"))  # taken, and the note not yet gone
+    assert reader.read().rollbacks == {"yes": 2}
+    files.remove(note_of_rollbacks(layout))
+    assert reader.read().rollbacks == {"yes": 2}
 
 
 def canary(result: CanaryResult, at: float) -> CanaryRow:
