@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.host import CACHE
-from kimisvc.deploy.checks.inspection import Unseen, warning
+from kimisvc.deploy.checks.inspection import Unseen
 from kimisvc.host import files, reach
 from kimisvc.host.reach import Presence
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.profile.values import shown
 from kimisvc.records.problems import Problem
-from kimisvc.render.arguments import option_name
 from kimisvc.render.hub_caches import is_offline, models_cache, models_in, on_hub, repository
 from kimisvc.render.writable import targets
 
@@ -37,8 +36,6 @@ REVISIONS = {"vllm.model": "revision", "args.tokenizer": "tokenizer-revision"}
 """The option that says which revision is looked up; what else may be named is asked for none."""
 MAIN = "main"
 """The revision that is looked up where none is asked for (huggingface_hub, constants.py)."""
-LATER = "default-mm-loras"
-"""Looked up at the first request that needs one, which then fails; the start does not."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -62,8 +59,6 @@ def missing(about: Inspection) -> Iterator[Problem | Unseen]:
 
 
 def _problem(lack: str, key: str) -> Problem:
-    if option_name(key.partition(".")[2]) == LATER:
-        return warning(f"{lack}: requests that need it would fail", key)
     return Problem(
         f"{lack}: vLLM would end at its start. Fetch it there first (hf download), name the"
         " cache that holds it (HF_HOME or HF_HUB_CACHE), or give the path of its folder",

@@ -110,6 +110,7 @@ def test_a_cache_in_that_of_the_instance_is_looked_into(host: Host) -> None:
         ({"spec-model": "org/Qwen2.5"}, "args.spec-model"),
         ({"lora-modules": ["a=/srv/a", "b=org/other"]}, "args.lora-modules"),
         ({"lora-modules": [{"name": "b", "path": "org/other"}]}, "args.lora-modules"),
+        ({"default-mm-loras": {"audio": "org/other"}}, "args.default-mm-loras"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("model", ["org/model", ""])
@@ -130,13 +131,6 @@ def test_all_that_is_missing_is_told_at_once_and_each_once(host: Host, cache: Pa
     assert cache.is_dir()
     host.args({"tokenizer": "org/model", "spec-model": "org/draft"})
     assert keys(host) == ["vllm.model", "args.spec-model"]
-
-
-def test_what_a_request_alone_needs_is_a_warning(host: Host, cache: Path) -> None:
-    fetched(cache / "hub")
-    host.args({"default-mm-loras": {"audio": "org/lora"}})
-    said = f"org/lora is not in {cache}/hub, and nothing is fetched: requests that need it would"
-    assert host.warning(CHECK).startswith(said)
 
 
 @pytest.mark.parametrize(
