@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from kimisvc.errors import KimisvcError
 from kimisvc.host.vllm_contract import SERIES, missing
 from kimisvc.host.vllm_metrics import series_names
+from kimisvc.profile.knowledge.parallelism import option
 
 if TYPE_CHECKING:
     from kimisvc.records.profile import Profile
@@ -38,7 +39,7 @@ def blind_spots(api: Metrics, profile: Profile) -> tuple[str, ...]:
         return (f"whether alerts and panels get what they need is not known: {error.message}",)
     if not lacks:
         return ()
-    if profile.args.get(SILENT) is True:
+    if option(profile.args, SILENT) is True:
         return (f"{SILENT} is set, so vLLM exports no series of its engine: {BLIND}",)
     named = "any series of its engine" if len(lacks) == len(SERIES) else ", ".join(lacks)
     return (f"this vLLM does not export {named}: {BLIND}",)

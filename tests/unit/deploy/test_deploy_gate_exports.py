@@ -106,8 +106,9 @@ def test_one_that_prints_none_is_not_told_in_27_names() -> None:
 
 
 @pytest.mark.parametrize("page", [NOTHING, RENAMED])
-def test_what_the_profile_asked_for_is_said_to_be_that(page: str) -> None:
-    (note,) = blind_spots(Server(page), SILENT)
+@pytest.mark.parametrize("written", ["disable-log-stats", "disable_log_stats"])
+def test_what_the_profile_asked_for_is_said_to_be_that(page: str, written: str) -> None:
+    (note,) = blind_spots(Server(page), replace(PROFILE, args={written: True}))
     assert note.startswith("disable-log-stats is set, so vLLM exports no series of its engine: ")
     told_off = replace(PROFILE, args={"disable-log-stats": False})
     assert "disable-log-stats" not in blind_spots(Server(page), told_off)[0]
