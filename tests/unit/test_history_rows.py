@@ -179,6 +179,25 @@ def test_figures_keep_how_they_were_asked_where_another_gate_of_that_start_is_cu
     assert told == history.verdict_figures("a")
 
 
+@pytest.mark.parametrize("kind", list(VerdictKind))
+@pytest.mark.parametrize("generation", [3, 4])
+def test_figures_stay_where_another_gate_came_to_a_verdict_without_a_run(
+    history: History, kind: VerdictKind, generation: int
+) -> None:
+    """Too busy to be measured, say; a start that has failed since is told of no more."""
+    history.add_record(record("a", 81.0, 82.0), Accepted.YES, FACTS)
+    unmeasured = record(
+        "b", invocation="start-a", generation=generation, proof=Proof(Verdict(kind, "no run"))
+    )
+    history.add_record(unmeasured, Accepted.NO, {**FACTS, "prompt_tokens": 1024})
+    told = history.start_figures(generations=(3,))
+    stays = (kind, generation) != (VerdictKind.FAIL, 3)
+    assert [(one.runs, one.facts) for one in told] == ([((81.0, 82.0), FACTS)] if stays else [])
+    kept = history.verdict_figures("a")
+    assert kept is not None
+    assert kept.facts == FACTS
+
+
 def test_rows_are_found_by_profile_generation_and_moment(history: History) -> None:
     for generation, profile, at in (
         (3, "ll_ring", 10.0),

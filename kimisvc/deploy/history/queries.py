@@ -27,9 +27,14 @@ BENCH_COLUMNS = (
 NEWEST = "(SELECT max(sequence) FROM verdicts WHERE {})"
 """The newest of the verdicts that are meant: in braces, which these are."""
 OF_START = "invocation = s.invocation"
+MEASURED = "EXISTS (SELECT 1 FROM samples WHERE samples.record = verdicts.record)"
+HAS_A_SAY = f"({MEASURED} OR verdict = 'FAIL')"
+"""A gate that was cut off or came to no run says nothing of the runs before it; one that found
+a wrong answer does."""
 FIGURES = (
     "SELECT s.invocation, v.generation, v.profile, s.started_at, v.verdict, s.model,"  # noqa: S608 - constants
-    f" s.vllm_version, s.facts, s.sequence, v.sequence = {NEWEST.format(OF_START)},"
+    f" s.vllm_version, s.facts, s.sequence, v.sequence = "
+    f"{NEWEST.format(f'{OF_START} AND {MEASURED}')},"
     " m.decode_tok_s, m.prompt_tokens"
     " FROM verdicts v JOIN starts s ON s.invocation = v.invocation"
     " JOIN samples m ON m.record = v.record"

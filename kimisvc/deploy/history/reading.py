@@ -13,6 +13,7 @@ from kimisvc.deploy.history.queries import (
     CANARY,
     CANARY_COUNTS,
     FIGURES,
+    HAS_A_SAY,
     NEWEST,
     OF_PROFILE,
     OF_START,
@@ -146,11 +147,12 @@ class Reading:
     ) -> tuple[StartFigures, ...]:
         """Given a profile's name or generations (or neither: all), return their measured starts.
 
-        Oldest first, with the runs of the newest verdict that was on one of these:
-        a start can be kept from one generation to the next. One whose newest has no
-        sample is not among them; whether that verdict was good is told, not judged.
+        Oldest first, with the runs of the newest verdict that measured one of these:
+        a start can be kept from one generation to the next. One that has failed since
+        without a run (a wrong answer) is not among them; whether a verdict that
+        measured was good is told, not judged.
         """
-        which, values = [OF_START], list[str | int]()
+        which, values = [OF_START, HAS_A_SAY], list[str | int]()
         if profile is not None:
             which.append("profile = ?")
             values.append(profile)
