@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kimisvc.host import secrets_file
 from kimisvc.profile.options import option_name
 from kimisvc.records.problems import Severity
 from kimisvc.render.writable import WRITTEN, Lack, needed_keys, targets
@@ -30,6 +32,9 @@ class Then(Enum):
     ENDS = "it ends, or never serves"
     MAY_GO_ON = "it may go well"
     BY_FOLDER = "what the profile does with the folder decides"
+    BY_SECRETS = (
+        "it ends where the file of secrets cannot be read whole; who else may read it ends nothing"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,11 @@ FAULTS: tuple[Fault, ...] = (
     _ends("vllm.port", "vLLM binds it before it loads, and ends"),
     _ends("service.user", "217/USER"),
     _ends("service.working_directory", "200/CHDIR"),
-    _ends("service.secrets_file", "systemd starts nothing without it; half read, no key is asked"),
+    Fault(
+        "service.secrets_file",
+        Then.BY_SECRETS,
+        "without it systemd starts nothing; half read, no key is asked",
+    ),
     _ends("service.limit_nofile", "205/LIMITS"),
     _ends("hardware.gpus", "too few, not for the service, or a driver that waits for a reboot"),
     _ends("args.gpu-memory-utilization", "vLLM ends where less is free than that"),
@@ -111,14 +120,18 @@ def that_end_a_start(
     return tuple(
         problem
         for problem in found
-        if problem.severity is Severity.ERROR and _ends_it(problem, folders)
+        if problem.severity is Severity.ERROR and _ends_it(problem, profile, folders)
     )
 
 
-def _ends_it(problem: Problem, folders: frozenset[str]) -> bool:
+def _ends_it(problem: Problem, profile: Profile, folders: frozenset[str]) -> bool:
     fault = decided(problem.key)
     if fault is not None and fault.then is Then.BY_FOLDER:
         return problem.key in folders
+    if fault is not None and fault.then is Then.BY_SECRETS:
+        # What is wrong within it names the file; else it is the way to it that is told of.
+        path = Path(profile.service.secrets_file)
+        return bool(problem.file or secrets_file.contents(path).trouble)
     return fault is not None and fault.then is Then.ENDS
 
 

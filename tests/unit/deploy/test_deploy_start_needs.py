@@ -14,6 +14,7 @@ from good_host import LOADED, write
 from kimisvc.deploy import preflight
 from kimisvc.deploy.apply import Following
 from kimisvc.deploy.checks import files
+from kimisvc.deploy.checks.secrets import secrets_problems
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.deploy.start_needs import FAULTS, Then, decided, that_end_a_start
@@ -21,7 +22,7 @@ from kimisvc.errors import ExitStatus, PreflightRefusedError
 from kimisvc.host import nccl_conf
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Problem, Severity
-from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.profile import Profile, ServiceSettings, VllmSettings
 from kimisvc.records.units import UnitFile
 from kimisvc.render.writable import WRITTEN
 
@@ -140,6 +141,29 @@ def test_what_runs_is_not_stopped_for_what_cannot_start(
 def test_what_may_go_well_keeps_nobody_from_going_back(box: Box, key: str) -> None:
     back(box, Problem("no", key=key))
     assert box.generations.current_number() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "refused"),
+    [("VLLM_API_KEY=a-key\n", 0o640, False), ("VLLM_API_KEY\n", 0o600, True), (None, 0, True)],
+    ids=["open to others", "half read", "gone"],
+)
+def test_secrets_that_can_be_read_whole_keep_nobody_from_going_back(
+    tmp_path: Path,
+    text: str | None,
+    mode: int,
+    refused: bool,  # noqa: FBT001 - the expected answer
+) -> None:
+    path = tmp_path / "kimi.secrets"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(mode)
+    profile = Profile(
+        "p", VllmSettings("/opt/vllm", "m"), service=ServiceSettings(secrets_file=str(path))
+    )
+    found = [one for one in secrets_problems(profile) if one.severity is Severity.ERROR]
+    assert found
+    assert bool(that_end_a_start(found, profile, ())) is refused
 
 
 @pytest.mark.parametrize(
