@@ -41,9 +41,7 @@ def keep_rollback(box: Box, row: RollbackRow) -> str:
 def waiting_rollbacks(layout: Layout) -> tuple[RollbackRow, ...]:
     """Return the rollbacks that history has not taken yet, oldest first."""
     try:
-        return tuple(
-            RollbackRow(**row) for row in json.loads(files.read_text(note_of_rollbacks(layout)))
-        )
+        return tuple(RollbackRow(**row) for row in json.loads(files.read_text(_note(layout))))
     except (KimisvcError, ValueError, TypeError):
         return ()  # there is none, or half of one: a row less
 
@@ -57,17 +55,10 @@ def rollbacks_after(box: Box, since: int | None) -> tuple[RollbackRow, ...]:
     waiting = waiting_rollbacks(box.layout)  # first: what is taken meanwhile is not missed
     kept = box.history.rollbacks(since) if since is not None else ()
     newest = box.history.sequence() if since is not None else 0
-    left = not_taken(waiting, kept)
+    taken = {as_it_waits(row) for row in kept}
+    left = [row for row in waiting if row not in taken]
     numbered = [dataclasses.replace(row, sequence=newest + n) for n, row in enumerate(left, 1)]
     return (*reversed(numbered), *kept)
-
-
-def not_taken(
-    waiting: Sequence[RollbackRow], kept: Sequence[RollbackRow]
-) -> tuple[RollbackRow, ...]:
-    """Given the rollbacks that wait and those of history, return the ones that are not in both."""
-    taken = {as_it_waits(row) for row in kept}
-    return tuple(row for row in waiting if row not in taken)
 
 
 def as_it_waits(row: RollbackRow) -> RollbackRow:
@@ -80,12 +71,12 @@ def take_rollbacks(box: Box) -> None:
     while waiting := waiting_rollbacks(box.layout):
         _add(box, waiting[0])
         _wait(box.layout, waiting[1:])  # one by one: what is in history does not come twice
-    files.remove(note_of_rollbacks(box.layout))
+    files.remove(_note(box.layout))
 
 
 def _wait(layout: Layout, rows: Sequence[RollbackRow]) -> None:
     note = json.dumps([dataclasses.asdict(row) for row in rows])
-    files.write_atomic(note_of_rollbacks(layout), note, mode=0o644)
+    files.write_atomic(_note(layout), note, mode=0o644)
 
 
 def _add(box: Box, row: RollbackRow) -> None:
@@ -142,6 +133,5 @@ def latest_judgement(box: Box, generation: int, invocation: str) -> Verdict | No
     return next((row.verdict for row in found), None)
 
 
-def note_of_rollbacks(layout: Layout) -> Path:
-    """Given where an instance lies, return the note of its rollbacks that wait."""
+def _note(layout: Layout) -> Path:
     return layout.runtime / "rollbacks.json"

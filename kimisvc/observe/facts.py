@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STATES = ("active", "activating", "deactivating", "inactive", "failed", "reloading")
 """ActiveState= as org.freedesktop.systemd1(5) lists it, but for `maintenance` of mounts."""
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
+RESTORED = ("no", "yes")
 CANARY_RESULTS = tuple(result.value for result in CanaryResult)
 
 
@@ -270,7 +271,13 @@ def applies(scene: Scene) -> Samples:
 def rollbacks(scene: Scene) -> Samples:
     """Both kinds are there from the beginning, so that the first one is an increase."""
     if scene.history is not None:
-        yield from _counts(scene.history.rollbacks, ("no", "yes"))
+        yield from _counts(scene.history.rollbacks, RESTORED)
+
+
+def rollbacks_waiting(scene: Scene) -> Samples:
+    """No part of the counter: they are gone with a reboot, and a counter must not fall."""
+    if scene.files is not None:
+        yield from _counts(scene.files.rollbacks_waiting, RESTORED)
 
 
 def canary_runs(scene: Scene) -> Samples:

@@ -142,6 +142,10 @@ FAMILIES = (
         "rollbacks_total", "Rollbacks by whether there was a generation to restore.",
         facts.rollbacks, "restored",
     ),
+    _gauge(
+        "rollbacks_waiting", "Rollbacks that history has not taken yet: it cannot be written.",
+        facts.rollbacks_waiting, "restored",
+    ),
     _gauge("unit_drift", "Number of ways in which the box differs from the current generation.", facts.drift),
     _gauge(
         "metric_contract_broken", "1 for each series of vLLM that rules need and it does not print.",

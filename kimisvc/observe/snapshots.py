@@ -43,7 +43,8 @@ class UnitsView:
 class FilesView:
     """What lies on disk: generations, the gate's progress, and where units differ from theirs.
 
-    `waiting` are the records of gates that history has not taken yet, oldest first.
+    `waiting` are the records of gates that history has not taken yet, oldest first, and
+    `rollbacks_waiting` how many rollbacks, by whether one restored a generation.
     """
 
     current: Generation | None = None
@@ -53,6 +54,7 @@ class FilesView:
     progress: Progress | None = None
     drift: tuple[str, ...] = ()
     waiting: tuple[GateRecord, ...] = ()
+    rollbacks_waiting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from kimisvc.deploy.generations import MANIFEST
 from kimisvc.deploy.history import History
 from kimisvc.deploy.past import ALL, lost, records_that_wait
 from kimisvc.deploy.status import drift
-from kimisvc.deploy.unkept import not_taken, note_of_rollbacks, waiting_rollbacks
+from kimisvc.deploy.unkept import waiting_rollbacks
 from kimisvc.errors import HostError
 from kimisvc.host import files
 from kimisvc.host.vllm_contract import missing
@@ -87,7 +87,16 @@ class FilesReader:
             self._view = _files_view(layout, told)
             self._stamp = stamp  # only now: what failed is read again
         box = Box(layout, cast("Systemd", told))
-        return replace(self._view, progress=read_progress(layout), waiting=records_that_wait(box))
+        return replace(
+            self._view,
+            progress=read_progress(layout),
+            waiting=records_that_wait(box),
+            rollbacks_waiting=_by_restored(waiting_rollbacks(layout)),
+        )
+
+
+def _by_restored(rollbacks: Sequence[RollbackRow]) -> Mapping[str, int]:
+    return Counter("no" if row.to_generation is None else "yes" for row in rollbacks)
 
 
 def _files_view(layout: Layout, told: _Told) -> FilesView:
@@ -118,13 +127,12 @@ class HistoryReader:
         """Return the view of now. Raise KimisvcError where what history held is lost, as `status` says it."""
         path = self._layout.history
         history = History(path)
-        note = note_of_rollbacks(self._layout)
-        stamp = _stamp(path, path.with_name(f"{path.name}-wal"), note)
+        stamp = _stamp(path, path.with_name(f"{path.name}-wal"))
         if stamp != self._stamp or not files.exists(path):
             if why := lost(self._layout, history):
                 raise HostError("history-missing", why)
             canaries = self._canaries.with_those_of(history)
-            self._view = _history_view(history, canaries, waiting_rollbacks(self._layout))
+            self._view = _history_view(history, canaries)
             self._stamp, self._canaries = stamp, canaries
         return self._view
 
@@ -149,20 +157,16 @@ class _Canaries:
         return _Canaries(measured or self.measured, newest.sequence, newest.at)
 
 
-def _history_view(
-    history: History, canaries: _Canaries, waiting: Sequence[RollbackRow]
-) -> HistoryView:
-    """What history has, and the rollbacks that wait for room in it: a full disk hides none."""
+def _history_view(history: History, canaries: _Canaries) -> HistoryView:
     starts = history.starts(ALL)
-    kept = history.rollbacks(limit=ALL)
-    rollbacks = (*not_taken(waiting, kept), *kept)
+    rollbacks = history.rollbacks(limit=ALL)
     models = dict.fromkeys(row.model for row in starts)
     return HistoryView(
         starts=starts[:NEWEST],
         verdicts=history.verdicts(limit=NEWEST),
         starts_total=len(starts),
         applies=dict(Counter(row.outcome for row in history.applies(ALL) if row.outcome)),
-        rollbacks=dict(Counter("no" if r.to_generation is None else "yes" for r in rollbacks)),
+        rollbacks=_by_restored(rollbacks),
         expected_load={model: history.expected_load(model) for model in models},
         canary_runs=history.canary_counts(),
         canary=canaries.measured,

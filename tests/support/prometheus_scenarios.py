@@ -38,6 +38,7 @@ from prometheus_scenes import (
     START_LIMIT,
     STARTS,
     TOKENS,
+    UNKEPT,
     VLLM_UP,
     WAITING,
     Scene,
@@ -345,6 +346,9 @@ SCENES = (
         **became("gate", (0, "activating"), (20, "failed"), (20.5, "activating"), (50, "inactive")),
         RESTORED: at((0, 0), (20.5, 1)),
     }, ((30, alerts("RolledBack")), (79, alerts("RolledBack")), (82, NONE))),
+    Scene("rolled back on a full disk, where history takes it an hour later", {
+        UNKEPT: at((0, 0), (20.5, 1), (80, 0)), RESTORED: at((0, 0), (80, 1)),
+    }, ((19, NONE), (30, alerts("RolledBack")), (138, alerts("RolledBack")), (142, NONE))),
     Scene("nothing to restore", {
         **verdict((0, ""), (20, "FAIL")), kimi("kimisvc_rollbacks_total", restored="no"): at((0, 0), (21, 1)),
         **became("gate", (0, "activating"), (20, "failed")),

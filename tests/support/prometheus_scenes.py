@@ -59,6 +59,7 @@ START_LIMIT = kimi("kimisvc_start_limit")
 GENERATION, PROVEN = kimi("kimisvc_generation"), kimi("kimisvc_accepted_generation")
 ACCEPTED = kimi("kimisvc_applies_total", outcome="accepted")
 RESTORED = kimi("kimisvc_rollbacks_total", restored="yes")
+UNKEPT = kimi("kimisvc_rollbacks_waiting", restored="yes")
 DRIFT = kimi("kimisvc_unit_drift")
 MISSING = kimi("kimisvc_metric_contract_missing")
 LOAD_BEGAN = kimi("kimisvc_load_started_timestamp_seconds")
@@ -202,6 +203,8 @@ HEALTHY: Mapping[str, str] = {
     RESTORED: always(1),
     kimi("kimisvc_applies_total", outcome="unchanged"): always(0),
     kimi("kimisvc_rollbacks_total", restored="no"): always(0),
+    UNKEPT: always(0),
+    kimi("kimisvc_rollbacks_waiting", restored="no"): always(0),
     kimi("kimisvc_load_timeout_seconds"): always(45 * 60),
     kimi("kimisvc_gate_floor_tokens_per_second"): always(40),
     GATE_AT: always(0),

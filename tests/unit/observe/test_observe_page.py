@@ -62,7 +62,8 @@ HEALTHY = {
     'gate_verdict{verdict="FAIL"}': 0, 'gate_verdict{verdict="INCONCLUSIVE"}': 0,
     'applies_total{outcome="accepted"}': 3, 'applies_total{outcome="rolled-back"}': 1,
     'applies_total{outcome="not-restored"}': 0, 'rollbacks_total{restored="yes"}': 1,
-    'rollbacks_total{restored="no"}': 0, 'scrape_errors_total{source="systemd"}': 0,
+    'rollbacks_total{restored="no"}': 0, 'rollbacks_waiting{restored="yes"}': 0,
+    'rollbacks_waiting{restored="no"}': 0, 'scrape_errors_total{source="systemd"}': 0,
     'scrape_errors_total{source="vllm"}': 0, 'source_age_seconds{source="history"}': 1,
     'source_age_seconds{source="files"}': 1, 'exporter_info{version="1.2.3"}': 1,
 }  # fmt: skip

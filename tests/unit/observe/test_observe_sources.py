@@ -17,9 +17,8 @@ from kimisvc.deploy.history.file import HistoryFile
 from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.deploy.layout import Layout
 from kimisvc.deploy.status import drift
-from kimisvc.deploy.unkept import keep_rollback, note_of_rollbacks
+from kimisvc.deploy.unkept import keep_rollback, take_rollbacks
 from kimisvc.errors import HostError, KimisvcError
-from kimisvc.host import files
 from kimisvc.host.vllm_page import Page
 from kimisvc.observe import sources
 from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView
@@ -202,25 +201,29 @@ def test_history_is_counted(layout: Layout) -> None:
     assert reader.read().rollbacks["yes"] == 2
 
 
-def test_a_rollback_is_counted_once_while_it_waits_for_room_and_after(
+def test_a_rollback_that_waits_for_room_is_shown_apart_and_never_makes_a_counter_fall(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box, reader = Box(layout, cast("Systemd", None)), HistoryReader(layout)
-    layout.runtime.mkdir(parents=True)
+    generation(layout)
+    box, history = Box(layout, cast("Systemd", None)), HistoryReader(layout)
+    reader = FilesReader(layout, dict)
+    box.history.begin_apply(ApplyRow(1.0, None, 1, None, "mine", "root", (), None, None))
     box.history.add_rollback(RollbackRow(3.0, 2, 1, "slow"))
-    assert reader.read().rollbacks == {"yes": 1}
+    assert reader.read().rollbacks_waiting == {}
 
     def full(*_: object) -> None:
         raise HostError("history-unusable", "disk full")
 
+    layout.runtime.mkdir(parents=True, exist_ok=True)
     with monkeypatch.context() as disk:
         disk.setattr(History, "add_rollback", full)
         keep_rollback(box, RollbackRow(4.0, 3, 1, "wrong"))
-    assert reader.read().rollbacks == {"yes": 2}
-    box.history.add_rollback(RollbackRow(4.0, 3, 1, "wrong"))  # taken, and the note not yet gone
-    assert reader.read().rollbacks == {"yes": 2}
-    files.remove(note_of_rollbacks(layout))
-    assert reader.read().rollbacks == {"yes": 2}
+        keep_rollback(box, RollbackRow(5.0, 3, None, "wrong"))
+    assert reader.read().rollbacks_waiting == {"yes": 1, "no": 1}
+    assert history.read().rollbacks == {"yes": 1}
+    take_rollbacks(box)
+    assert reader.read().rollbacks_waiting == {}
+    assert history.read().rollbacks == {"yes": 2, "no": 1}
 
 
 def canary(result: CanaryResult, at: float) -> CanaryRow:
