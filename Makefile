@@ -47,7 +47,7 @@ lint: ## ruff and mypy
 	@$(BIN)/ruff format --check kimisvc tests packaging packaging/sandbox packaging/demo
 	@$(BIN)/mypy
 
-clean-demo: ## remove all sandboxes and what the demo installed under /opt
+clean-demo: ## remove all sandboxes and what was installed under /opt; apt packages stay
 ifeq ($(ROOT),)
 	@echo "make clean-demo: needs root: sudo make clean-demo" >&2; exit 1
 else

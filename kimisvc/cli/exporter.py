@@ -127,7 +127,7 @@ def _uninstall(form: Form) -> int:
 
     with Systemd() as systemd:
         uninstall(doors.installation(), systemd)
-    _say(form, f"{NAME} is removed; drop-ins, if there are some, are left", NAME)
+    _say(form, f"there is no {NAME} any more; drop-ins, if there are some, are left", NAME)
     return 0
 
 

@@ -66,8 +66,8 @@ def history(
 ) -> None:  # fmt: skip
     """Print applies, starts, verdicts, rollbacks, canaries and benches, newest last.
 
-    In the order in which they happened, also where the clock was set meanwhile.
-    CSV has all of them.
+    In the order in which they came about, also where the clock was set meanwhile: a
+    start shows when it began, and stands where it was ready or failed. CSV has all of them.
     """
     from kimisvc.cli.history_events import as_csv, as_json, events, found
     from kimisvc.deploy.history import Which

@@ -61,7 +61,7 @@ def rollback(
         with reporter() as shown:
             done = to_generation(
                 box,
-                Restoring(number, doors.actor(), following),
+                Restoring(number, f"{doors.actor()} (rollback)", following),
                 lambda profile: preflight(profile, box.layout.place),
                 shown,
             )

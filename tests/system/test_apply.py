@@ -271,6 +271,8 @@ def test_rollback_by_hand_goes_to_the_accepted_one_before(stage: Stage) -> None:
     to = stage.kimisvc("rollback", "--instance", stage.instance, "--to", "2", "--json")
     assert to.returncode == 0
     assert stage.status()["profile"] == "two"
+    actors = [row["actor"] for row in stage.history()["applies"]]
+    assert actors == ["root (rollback)", "root (rollback)", "root", "root"]
     nowhere = stage.kimisvc("rollback", "--instance", stage.instance, "--to", "9")
     assert nowhere.returncode == 1
     assert "no generation 9" in nowhere.stderr
