@@ -79,6 +79,20 @@ def _low_port(profile: Profile) -> Iterator[Finding]:
         )
 
 
+def _program(profile: Profile) -> Iterator[Finding]:
+    """As `render` would refuse it: the first word of ExecStart= has rules of its own (systemd.service(5))."""
+    path, program = ("vllm", "executable"), profile.vllm.executable
+    if program.endswith("/"):
+        yield Finding(path, f"{shown(program)} ends in a slash. Name the program, not its folder")
+    found = re.search(r"[\"'\\$]", program)
+    if found:
+        yield Finding(
+            path,
+            f"{shown(program)}: systemd runs no program with {found[0]} in its path. Give it another "
+            "name, or a symbolic link with a plain one",
+        )
+
+
 def _secrets_pattern(profile: Profile) -> Iterator[Finding]:
     """EnvironmentFile= is expanded as a shell expands names of files (systemd.exec(5), glob(7)).
 
@@ -168,6 +182,7 @@ RULES: tuple[Rule, ...] = (
     Rule((("gate", "throughput_tok_s"), ("gate", "throughput_concurrency")), _throughput),
     Rule((("vllm", "port"),), _low_port),
     Rule((("vllm", "host"), ("service", "secrets_file")), _open_host),
+    Rule((("vllm", "executable"),), _program),
     Rule((("service", "secrets_file"),), _secrets_pattern),
     Rule((("golden",),), _golden_patterns),
     Rule((("args", LENGTH), *ASKERS), _context_length),

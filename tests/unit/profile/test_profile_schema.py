@@ -38,6 +38,7 @@ BEYOND = {
     "instance_ending": "a rule over the pattern",
     "instance_of_the_exporter": "a rule over the pattern",
     "secrets_file_pattern": "a rule over the pattern",
+    "executable_unwritable": "the rules of systemd for the first word of a command",
     "not a tidy name": "the name of the file",
     "ready_timeout": "two keys together",
     "ready_timeout_text": "two keys together",
