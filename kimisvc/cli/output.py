@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 def emit_json(value: Any) -> None:
-    """Given any JSON value, print it as the answer."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Given any JSON value, print it as the answer, also a path that is no text."""
+    from kimisvc.deploy.gate.record import well_formed
+
+    click.echo(well_formed(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def place_for(output: str | Path) -> Path:

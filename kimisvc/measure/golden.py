@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kimisvc.measure.stream import Answered
 
 PATH = "/v1/chat/completions"
+KEPT = 2000
+"""So much of an answer is kept (characters): all of them go into one record of bounded size."""
 ANY_REASONING = GoldenQuestion("What is 17 + 25? Think first.", "", Where.REASONING)
 """What is asked when reasoning is required and the profile asks no question of its own."""
 
@@ -53,7 +55,7 @@ def judge(
             f"golden answer wrong: asked {question.prompt!r}, expected {question.expect!r} in the "
             f"{question.where.value}, got {_short(said)!r}{cut}"
         )
-    return GoldenResult(question.prompt, question.expect, said, holds=not why), why
+    return GoldenResult(question.prompt, question.expect, _short(said, KEPT), holds=not why), why
 
 
 def found(expect: str, said: str) -> bool:

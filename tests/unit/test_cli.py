@@ -97,6 +97,15 @@ def test_check_in_json(capsys: pytest.CaptureFixture[str], profile: Path) -> Non
     assert all(p["file"] == str(profile) and p["message"] for p in problems)
 
 
+def test_json_of_a_path_that_is_no_text_is_json_in_utf_8(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    status, out, _ = call(capsys, "check", "--json", os.fsdecode(bytes(tmp_path) + b"/k\xe9.toml"))
+    assert status == 3
+    (problem,) = json.loads(out.encode())["problems"]
+    assert problem["file"].endswith("/k\ufffd.toml")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [

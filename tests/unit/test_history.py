@@ -13,8 +13,17 @@ from typing import Any
 
 import pytest
 
+from kimisvc.deploy.canary.record import canary_from_json, canary_to_json
 from kimisvc.deploy.gate.record import GateRecord, progress_from_json, record_from_json, to_json
-from kimisvc.deploy.history import Accepted, ApplyRow, History, RollbackRow, file
+from kimisvc.deploy.history import (
+    Accepted,
+    ApplyRow,
+    CanaryResult,
+    CanaryRow,
+    History,
+    RollbackRow,
+    file,
+)
 from kimisvc.errors import KimisvcError
 from kimisvc.host.files import read_untrusted
 from kimisvc.records.progress import Phase, Progress
@@ -265,6 +274,20 @@ def test_a_record_survives_json() -> None:
     assert record_from_json(to_json(RECORD)) == RECORD
     unfinished = replace(RECORD, proof=None)
     assert record_from_json(to_json(unfinished)) == unfinished
+
+
+@pytest.mark.parametrize(("said", "kept"), [("a \ud800 b", "a \ufffd b"), ("\ud83d\ude00", "😀")])
+def test_what_a_server_says_in_halves_of_characters_costs_no_verdict(said: str, kept: str) -> None:
+    """JSON brings them, UTF-8 holds none, and a pair is the character it stands for."""
+    wrong = GoldenResult("capital?", "Paris", said, False)  # noqa: FBT003 - it does not hold
+    told = replace(RECORD, proof=replace(PROOF, golden=(wrong,), notes=(said,)), vllm_version=said)
+    text = to_json(told)
+    assert text.encode()
+    read = record_from_json(text)
+    assert read.proof is not None
+    assert (read.proof.golden[0].answer, read.vllm_version) == (kept, kept)
+    row = CanaryRow(1.0, "a", 1, "mine", CanaryResult.FAILED, reason=said)
+    assert canary_from_json(canary_to_json(row)).reason == kept
 
 
 @pytest.mark.parametrize(

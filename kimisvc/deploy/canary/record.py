@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.gate.record import check_types, printable
+from kimisvc.deploy.gate.record import check_types, json_text, printable
 from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.errors import KimisvcError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def canary_to_json(row: CanaryRow) -> str:
     """Given what became of a canary, return its JSON text."""
-    return json.dumps(asdict(row), default=lambda enum: enum.value)
+    return json_text(asdict(row))
 
 
 def canary_from_json(text: str) -> CanaryRow:

@@ -46,7 +46,12 @@ class GateRecord:
 
 def to_json(value: GateRecord | Progress) -> str:
     """Given a record or progress, return its JSON text."""
-    return json.dumps(asdict(value), default=lambda enum: enum.value)
+    return json_text(asdict(value))
+
+
+def json_text(value: dict[str, Any]) -> str:
+    """Given the fields of a record, return their JSON text, whatever a server said in them."""
+    return well_formed(json.dumps(value, default=lambda enum: enum.value, ensure_ascii=False))
 
 
 def record_from_json(text: str) -> GateRecord:
@@ -70,6 +75,11 @@ def progress_from_json(text: str) -> Progress | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return replace(progress, detail=printable(progress.detail))
+
+
+def well_formed(text: str) -> str:
+    """Given a text, return it without halves of surrogate pairs, which JSON can bring and UTF-8 not hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def printable(text: str) -> str:

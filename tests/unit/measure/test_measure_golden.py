@@ -63,10 +63,13 @@ def test_an_answer_cut_at_its_length_says_so() -> None:
     assert why.endswith("got '', cut at 64 tokens")
 
 
-def test_a_long_wrong_answer_is_shortened_in_the_reason_only() -> None:
-    result, why = judge(PARIS, said("x" * 5000), GateSettings())
+def test_a_long_answer_is_judged_whole_and_kept_in_part() -> None:
+    result, why = judge(PARIS, said("x" * 1500), GateSettings())
     assert len(why) < 400
-    assert result.answer == "x" * 5000
+    assert result.answer == "x" * 1500
+    result, why = judge(PARIS, said("x" * 9000 + "Paris"), GateSettings())
+    assert (result.holds, why) == (True, "")
+    assert (len(result.answer), result.answer[-2:]) == (2000, "x…")
 
 
 def test_reasoning_is_judged_where_asked() -> None:
