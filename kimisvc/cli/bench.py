@@ -69,14 +69,15 @@ def bench(
     answered are told and kept all the same.
     """
     from kimisvc.cli.reporter import reporter
-    from kimisvc.deploy.benching import Wanted, benchmark, failures, target_of
+    from kimisvc.deploy.benching import Wanted, benchmark, failures
+    from kimisvc.deploy.measurable import free_target_of
     from kimisvc.host.systemd import Systemd
 
     doors.need_root("bench")
     wanted = Wanted(concurrency, requests, input_tokens, output_tokens)
     with Systemd() as systemd:
         box = doors.box(systemd, doors.instance_or_default(instance))
-        profile = target_of(box).profile
+        profile = free_target_of(box).profile
         with reporter() as shown:
             rows = benchmark(box, wanted, doors.api(profile), doors.base_url(profile), shown)
     emit_json(bench_json(rows)) if form is Form.JSON else click.echo(bench_text(rows))

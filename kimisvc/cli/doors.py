@@ -268,7 +268,8 @@ def api(profile: Profile) -> VllmApi:
 def api_of_root(profile: Profile) -> VllmApi:
     """Given a profile, return the door to its server for root, who may read the key in its secrets file.
 
-    The gate's unit gets it from there by systemd; a search works for several profiles.
+    The gate's unit gets it from there by systemd; a search works for several profiles. Where the
+    file may not be read, or has no key, that comes from the environment.
     """
     from kimisvc.host import secrets_file
     from kimisvc.host.vllm_api import VllmApi
@@ -276,6 +277,15 @@ def api_of_root(profile: Profile) -> VllmApi:
     name = profile.service.secrets_file
     held = secrets_file.variables(secrets_file.contents(Path(name))) if name else {}
     return VllmApi(base_url(profile), held.get(API_KEY) or os.environ.get(API_KEY))
+
+
+def api_of_operator(profile: Profile) -> VllmApi:
+    """Given a profile, return the door to its server for who called, with the key that they may have.
+
+    What they say in VLLM_API_KEY goes first: the secrets file may have changed since the server
+    was started with it. Else it is read there, where they may read it: root, as a rule.
+    """
+    return api(profile) if os.environ.get(API_KEY) else api_of_root(profile)
 
 
 def base_url(profile: Profile) -> str:

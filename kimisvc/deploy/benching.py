@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.history import BenchRow
+from kimisvc.deploy.measurable import target_of
 from kimisvc.deploy.redacting import of_box
 from kimisvc.deploy.start_facts import FACTS, UNKNOWN, clocks_now, host_now
 from kimisvc.deploy.tune.traffic import Traffic, traffic
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.follow import Reporter
-    from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history.rows import Facts
+    from kimisvc.deploy.measurable import Target
     from kimisvc.deploy.tune.traffic import Counting
     from kimisvc.records.profile import Profile
 
@@ -56,30 +57,6 @@ class Wanted:
         return Load(concurrency, count, self.input_tokens, self.output_tokens, seed)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The instance that is measured: its generation, profile and the start that runs."""
-
-    generation: Generation
-    profile: Profile
-    invocation: str
-
-
-def target_of(box: Box) -> Target:
-    """Given a box, return what runs on it. Raise KimisvcError where nothing does."""
-    current = box.generations.current()
-    if current is None:
-        raise KimisvcError("nothing-applied", f"{box.layout.instance}: nothing was applied here")
-    service = box.systemd.state(box.layout.units.service)
-    if service.active_state != "active":
-        raise KimisvcError(
-            "not-running",
-            f"{service.name} is {service.active_state}",
-            hint="kimisvc apply starts it",
-        )
-    return Target(current, current.settings(), service.invocation_id)
-
-
 def benchmark(
     box: Box,
     wanted: Wanted,
@@ -90,8 +67,8 @@ def benchmark(
 ) -> tuple[BenchRow, ...]:
     """Given what is wanted, measure it on the running instance, keep it, and return the rows.
 
-    Raise LockedError while another command is at work, KimisvcError where the
-    server is in use, no request at all was answered, or the benchmark fails.
+    Raise LockedError while another command or the gate is at work, KimisvcError where the
+    server does not run or is in use, no request at all was answered, or the benchmark fails.
     What was measured before that is kept.
     """
     files.make_folder(box.layout.runtime)

@@ -154,6 +154,13 @@ def test_a_key_in_the_secrets_file_reaches_the_probe_and_nothing_else(stage: Sta
     stage.sandbox.run("chmod", "600", secrets)
     status, _ = stage.apply(stage.profile("guarded", service={"secrets_file": secrets}))
     assert status == 0
+    by_hand = stage.kimisvc("probe", "--instance", stage.instance)
+    assert by_hand.returncode == 0, by_hand.stdout + by_hand.stderr
+    assert key not in by_hand.stdout + by_hand.stderr
+    stage.sandbox.run("systemctl", "stop", stage.service)
+    stopped = stage.kimisvc("probe", "--instance", stage.instance)
+    assert (stopped.returncode, stopped.stdout) == (1, "")
+    assert f"{stage.service} is inactive" in stopped.stderr
     where = f"/etc/systemd/system /var/lib/kimisvc/{stage.instance} /run/kimisvc"
     found = stage.sandbox.run(
         "bash", "-c", f"grep -r {key} {where}; journalctl | grep {key}", check=False
