@@ -47,7 +47,9 @@ def target_of(box: Box) -> Target:
             hint=_watch(box) if moves else "kimisvc apply starts it",
         )
     gate = box.systemd.state(names.gate)
-    if gate.job or gate.active_state in AT_WORK:
+    # One that is deactivating has measured and only settles; `apply` may have ended with its verdict.
+    awaited = gate.job and gate.active_state != "deactivating"
+    if awaited or gate.active_state == "activating":
         raise LockedError(
             "gate-at-work",
             f"{gate.name} is at work: the server loads, or is being measured",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
+    from kimisvc.records.units import UnitState
 
 WATCH = "watch it with: kimisvc status --follow --instance kimi"
 
@@ -26,7 +28,7 @@ def box(folder: Path, **states: str) -> Box:
     return made
 
 
-@pytest.mark.parametrize("gate", ["inactive", "active", "failed"])
+@pytest.mark.parametrize("gate", ["inactive", "failed", "deactivating"])
 def test_one_that_runs_and_is_at_rest_is_measured(tmp_path: Path, gate: str) -> None:
     found = free_target_of(box(tmp_path, kimisvc_kimi="active", kimisvc_kimi_gate=gate))
     assert (found.generation.number, found.profile.name, found.invocation) == (1, "base", "running")
@@ -48,11 +50,32 @@ def test_one_that_does_not_run(tmp_path: Path, state: str, hint: str) -> None:
     assert (refused.value.hint, refused.value.exit_status) == (hint, 1)
 
 
-@pytest.mark.parametrize("gate", ["activating", "deactivating"])
-def test_one_whose_gate_is_at_work_loads_or_is_measured(tmp_path: Path, gate: str) -> None:
+class Queued(Quiet):
+    """A systemd that has a job for the gate."""
+
+    def state(self, unit: str) -> UnitState:
+        found = super().state(unit)
+        return replace(found, job=7) if "gate" in unit else found
+
+
+@pytest.mark.parametrize(
+    ("systemd", "gate"), [(Quiet, "activating"), (Queued, "inactive"), (Queued, "failed")]
+)
+def test_one_whose_gate_is_at_work_or_awaited_loads_or_is_measured(
+    tmp_path: Path, systemd: type[Quiet], gate: str
+) -> None:
+    box(tmp_path)
+    made = box_at(tmp_path, systemd(kimisvc_kimi="active", kimisvc_kimi_gate=gate))
     with pytest.raises(LockedError, match=r"kimisvc-kimi-gate\.service is at work") as refused:
-        target_of(box(tmp_path, kimisvc_kimi="active", kimisvc_kimi_gate=gate))
+        target_of(made)
     assert (refused.value.hint, refused.value.exit_status) == (WATCH, 75)
+
+
+def test_a_gate_that_only_settles_hinders_nobody(tmp_path: Path) -> None:
+    """Its start job is there until it is at rest; the verdict came before."""
+    box(tmp_path)
+    made = box_at(tmp_path, Queued(kimisvc_kimi="active", kimisvc_kimi_gate="deactivating"))
+    assert target_of(made).generation.number == 1
 
 
 def test_who_holds_the_lock_is_named_before_the_unit_is_looked_at(tmp_path: Path) -> None:
