@@ -320,7 +320,7 @@ def titled(prefixes: Sequence[str], proc: Path = PROC) -> tuple[Process, ...]:
 
 
 def runs(unit: str, proc: Path = PROC) -> bool:
-    """Given a systemd unit, say whether a process belongs to it."""
+    """Given a systemd unit, say whether a process belongs to it; one that is hidden counts for none."""
     return any(unit_of(pid, proc) == unit for pid in _pids(proc))
 
 

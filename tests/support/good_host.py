@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from staged_host import GIB, Card, Nvml, model, pci_device
+from staged_host import GIB, Card, Nvml, model, pci_device, process
 
 from kimisvc.deploy.checks.inspection import Inspection, Looked
 from kimisvc.deploy.preflight import CHECKS, examine
@@ -106,6 +106,7 @@ def good_host(root: Path) -> Host:
     write(root / "proc" / "driver" / "nvidia" / "version", LOADED)
     write(root / "proc" / "sys" / "fs" / "nr_open", "1073741816\n")
     write(root / "proc" / "cmdline", "quiet\n")
+    process(root / "proc", 1, "systemd", "init.scope")
     (root / "dev" / "shm").mkdir(parents=True)
     libraries = root / "usr" / "lib" / "x86_64-linux-gnu"
     libraries.mkdir(parents=True)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, VISIBLE, Unseen, few, warning
-from kimisvc.host import gpu, nvidia_driver, pci, processes, reach
+from kimisvc.host import gpu, hidden, nvidia_driver, pci, processes, reach
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records.problems import Problem
 from kimisvc.records.profile import Link
@@ -108,6 +108,7 @@ def occupied(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield the processes on our GPUs that are not our service's, and memory that is held there.
 
     In a container NVML's ids are of no use: our own service has others there.
+    Where /proc hides what is not of who asks, nor are they.
     """
     telling, ours = processes.sees_the_kernels_ids(about.proc), about.gpus()
     if not ours:
@@ -116,13 +117,16 @@ def occupied(about: Inspection) -> Iterator[Problem | Unseen]:
         named = one.processes if telling else ()
         foreign = [pid for pid in named if not about.is_ours(pid)]
         for pid in foreign:
+            if hidden.is_hidden(pid, about.proc):
+                yield Unseen(f"what computes on GPU {one.index} (PID {pid}) only root can see")
+                continue
             who = processes.process(pid, about.proc)
             yield Problem(f"{who} computes on GPU {one.index} and is not part of {about.service}")
         if not named:
             yield from _held(about, one)
 
 
-def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem]:
+def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem | Unseen]:
     """Memory without a process that NVML names: another container's, or a crash's.
 
     While our own service runs it may be that one's: in some virtual machines
@@ -132,9 +136,14 @@ def _held(about: Inspection, one: gpu.Gpu) -> Iterator[Problem]:
     if not isinstance(share, int | float):
         return
     free, needed = one.memory - one.memory_used, share * one.memory
-    if free + SLACK < needed and not processes.runs(about.service, about.proc):
+    if free + SLACK >= needed or processes.runs(about.service, about.proc):
+        return
+    held = f"{one.memory_used / GIB:.1f} GiB"
+    if hidden.hides_others(about.proc):
+        yield Unseen(f"who holds {held} of GPU {one.index} only root can see")
+    else:
         yield Problem(
-            f"GPU {one.index}: {one.memory_used / GIB:.1f} GiB are held by a process that NVML does"
+            f"GPU {one.index}: {held} are held by a process that NVML does"
             f" not name (of another container?); {UTILIZATION} = {share:g} takes"
             f" {needed / GIB:.1f} GiB and {free / GIB:.1f} are free",
             key=f"args.{UTILIZATION}",
@@ -166,12 +175,14 @@ def link(about: Inspection) -> Iterator[Problem | Unseen]:
         )
 
 
-def vllm_processes(about: Inspection) -> Iterator[Problem]:
+def vllm_processes(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield processes of another vLLM: those of a server that was killed live on (vllm#55510).
 
     One that belongs to a service or a container of its own may be meant so; it
     is in the way only where it is on our GPUs, which `occupied` tells.
     """
+    if hidden.hides_others(about.proc):
+        yield Unseen(f"{about.proc} shows the processes of others to root alone")
     own = about.profile.env.get(PREFIX, DEFAULT_PREFIX)
     for one in processes.titled(tuple({own, DEFAULT_PREFIX}), about.proc):
         if one.unit == about.service:

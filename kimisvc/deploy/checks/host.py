@@ -11,7 +11,7 @@ from kimisvc.deploy.generations import Generations
 from kimisvc.deploy.instances import installed
 from kimisvc.deploy.layout import Layout
 from kimisvc.errors import KimisvcError
-from kimisvc.host import files, limits, processes, reach
+from kimisvc.host import files, hidden, limits, processes, reach
 from kimisvc.records.problems import Problem
 from kimisvc.records.sizes import GIB, MIB
 from kimisvc.records.units import UnitNames
@@ -30,11 +30,17 @@ NOWHERE = Path("/dev/null")
 PRIVATE = "PrivateTmp="
 
 
-def port(about: Inspection) -> Iterator[Problem]:
-    """Yield who has the port now: our own service will be stopped, anybody else will not."""
-    vllm = about.profile.vllm
+def port(about: Inspection) -> Iterator[Problem | Unseen]:
+    """Yield who has the port now: our own service will be stopped, anybody else will not.
+
+    Whose a socket is the kernel tells root alone; that it is a stranger's is
+    sure to others only while our service has no process at all.
+    """
+    vllm, blind = about.profile.vllm, not hidden.sees_all() and about.may_run
     for owner in processes.port_owners(vllm.port, vllm.host):
-        if owner.unit != about.service:
+        if blind and not owner.pid:
+            yield Unseen(f"who has port {vllm.port} only root can see")
+        elif owner.unit != about.service:
             yield Problem(f"port {vllm.port} is taken by {owner}", key="vllm.port")
     for name in _others_at(about, vllm.port):
         yield warning(

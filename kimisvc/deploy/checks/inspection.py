@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.host import gpu, processes, reach
+from kimisvc.host import gpu, hidden, processes, reach
 from kimisvc.profile.knowledge.parallelism import gpus_used
 from kimisvc.records.problems import Problem, Severity
 from kimisvc.records.units import Installation, UnitNames
@@ -96,6 +96,11 @@ class Inspection:
     def is_ours(self, pid: int) -> bool:
         """Given a process, say whether it belongs to our own service."""
         return processes.unit_of(pid, self.proc) == self.service
+
+    @property
+    def may_run(self) -> bool:
+        """Whether our own service has processes, or may have some that are hidden from who asks."""
+        return processes.runs(self.service, self.proc) or hidden.hides_others(self.proc)
 
     def gpus(self) -> tuple[gpu.Gpu, ...]:
         """Return the GPUs that vLLM will be shown and that the profile asks for."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from good_host import program, write
-from staged_host import model
+from staged_host import mapping, model, process
 
 from kimisvc.deploy import preflight
 from kimisvc.errors import HostError
@@ -200,3 +203,141 @@ def test_what_was_found_before_a_door_failed_is_kept(
     host.args({"tool-parser-plugin": str(shut / "plugin.py")})
     monkeypatch.setattr(preflight, "CHECKS", (("half", half),))
     assert [one.key for one in host.all()] == ["args.tool-parser-plugin", ""]
+
+
+# ------------------------------------------------------------------ whose it is
+
+
+OURS = "kimisvc-kimi.service"
+GIB = 1 << 30
+LISTENS = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("bound", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def listener(host: Host) -> Iterator[int]:
+    """A process of root's that listens at the port of the profile."""
+    argv = [sys.executable, "-c", LISTENS, str(host.profile.vllm.port)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"bound\n"
+        try:
+            yield server.pid
+        finally:
+            server.kill()
+
+
+def hide_others(host: Host) -> None:
+    """Let /proc be mounted with hidepid=: what is not of who asks is shut to them."""
+    for folder in (host.root / "proc").iterdir():
+        if folder.name.isdecimal():
+            folder.chmod(0o700)
+
+
+def test_whose_the_port_is_others_than_root_cannot_see_while_our_service_runs(
+    host: Host, listener: int
+) -> None:
+    process(host.root / "proc", 9, "vllm", OURS)
+    assert f"(PID {listener}" in host.error("port")  # it is not of our unit, root sees
+    with as_somebody_else():
+        assert host.ask("port") == []
+        said = host.unseen("port")
+    assert said == f"who has port {host.profile.vllm.port} only root can see"
+
+
+@pytest.mark.usefixtures("listener")
+def test_a_port_that_is_taken_while_nothing_of_ours_runs_is_a_strangers_to_all(host: Host) -> None:
+    with as_somebody_else():
+        assert "is taken by a process of another user (listening)" in host.error("port")
+    hide_others(host)
+    with as_somebody_else():
+        assert host.unseen("port").startswith("who has port ")  # ours may run, unseen
+
+
+def test_a_port_of_who_asks_is_told_whatever_else_is_hidden(host: Host) -> None:
+    hide_others(host)
+    with as_somebody_else(), socket.create_server(("127.0.0.1", host.profile.vllm.port)):
+        assert f"PID {os.getpid()}" in host.error("port")
+
+
+def mapped(host: Host, gib: int, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What our service has in a /dev/shm with 10 GiB free; its maps are shut to others."""
+    monkeypatch.setattr(files, "free_bytes", lambda _: 10 * GIB)
+    path = host.root / "dev" / "shm" / "psm_1f"
+    path.write_bytes(b"x" * (1 << 20))
+    monkeypatch.setattr("kimisvc.host.shared_memory.BLOCK", gib * GIB // path.stat().st_blocks)
+    folder = process(host.root / "proc", 9, "python3", OURS, mapping(path))
+    (folder / "maps").chmod(0o400)
+    return folder
+
+
+def test_what_our_service_has_in_shared_memory_is_not_missed_by_who_cannot_see_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, ours = "shared memory", mapped(host, 8, monkeypatch)
+    host.hardware(shm_gib=16)
+    assert (host.ask(check), host.unseen(check)) == ([], "")
+    with as_somebody_else():
+        assert host.ask(check) == []
+        lies = f"who uses 8192 MiB that lie in {host.root}/dev/shm only root can see"
+        assert host.unseen(check) == lies
+        host.hardware(shm_gib=19)  # all of it would not be enough
+        assert "needs 19 GiB free" in host.error(check)
+    host.hardware(shm_gib=16)
+    (ours / "cgroup").write_text("0::/system.slice/other.service\n")
+    with as_somebody_else():  # ours does not run: nothing is given back
+        assert host.error(check).endswith("; run it with sudo to see who uses them")
+    hide_others(host)
+    with as_somebody_else():
+        assert host.unseen(check) == lies
+
+
+def test_who_cannot_see_who_uses_shared_memory_calls_it_no_leftover(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = mapped(host, 2, monkeypatch)
+    with as_somebody_else():
+        assert host.ask("shared memory") == []
+        assert host.unseen("shared memory").startswith("who uses 2048 MiB")
+    (ours / "maps").write_text("")
+    for folder in (host.root / "proc").glob("[0-9]*"):
+        folder.rename(folder.with_name(f"was-{folder.name}"))  # hidepid=2: it is not even listed
+    with as_somebody_else():
+        assert host.unseen("shared memory").startswith("who uses 2048 MiB")
+    ours.with_name("was-9").rename(ours)
+    (ours / "maps").write_text("")
+    assert host.warning("shared memory").startswith("a crash left its files in ")
+
+
+def test_our_own_service_on_the_gpus_is_nobodys_stranger_where_proc_hides_it(host: Host) -> None:
+    process(host.root / "proc", 9, "python3", OURS, title="VLLM::Worker_TP0")
+    host.card(2, pids=(9,), used=90 * GIB)
+    hide_others(host)
+    assert host.all() == ()
+    with as_somebody_else():
+        assert host.all() == ()
+        assert host.unseen("GPU processes") == "what computes on GPU 2 (PID 9) only root can see"
+        assert host.unseen("other vLLMs") == (
+            f"{host.root}/proc shows the processes of others to root alone"
+        )
+
+
+def test_memory_that_nobody_is_named_for_may_be_ours_where_proc_hides_it(host: Host) -> None:
+    host.card(1, used=30 * GIB)
+    with as_somebody_else():
+        assert host.error("GPU processes").startswith("GPU 1: 30.0 GiB are held by a process")
+    hide_others(host)
+    with as_somebody_else():
+        assert host.unseen("GPU processes") == "who holds 30.0 GiB of GPU 1 only root can see"
+
+
+def test_a_stranger_that_can_be_seen_is_told_whoever_asks(host: Host) -> None:
+    process(host.root / "proc", 4242, "ollama", "ollama.service", title="VLLM::EngineCore")
+    host.card(2, pids=(4242,))
+    with as_somebody_else():
+        assert "ollama.service) computes on GPU 2" in host.error("GPU processes")
+        assert "is a vLLM that is not part of" in host.warning("other vLLMs")
