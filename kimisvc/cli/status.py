@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.status import Status
+    from kimisvc.records.units import UnitState
 
 
 CHANGED = "changed since the start: if its text was, that takes effect at a restart"
@@ -173,10 +174,23 @@ def _unit_words(found: Status, box: Box) -> str:
     if service.active_state == "failed":
         words += f"; {service.result}, exit status {service.exec_main_status}"
     if service.active_state in ("inactive", "failed"):
-        words += "; it should run: kimisvc apply starts it"
+        words += f"; {_rest_words(service)}"
     if service.restarts:
-        words += f", {service.restarts} automatic restarts"
+        made = service.automatic_restarts
+        words += f", {made} automatic restart{'' if made == 1 else 's'}"
+        words += ", and the start limit refused one more" if made < service.restarts else ""
     return words
+
+
+def _rest_words(service: UnitState) -> str:
+    """What to do about a service that does not run; nothing where somebody retired it on purpose."""
+    if service.enabled in ("masked", "masked-runtime"):
+        runtime = "--runtime " if service.enabled == "masked-runtime" else ""
+        undo = f"systemctl unmask {runtime}{service.name}"
+        return f"masked: it is not to run; {undo}, and kimisvc apply would start it"
+    if service.retired:
+        return f"{service.enabled}: it is not to run; kimisvc apply would start it"
+    return "it should run: kimisvc apply starts it"
 
 
 def _drop_in_words(found: Status, path: str) -> str:

@@ -63,11 +63,8 @@ def gave_up(service: UnitState) -> bool:
     if service.active_state != "failed" or service.job:
         return False
     refused = service.exec_main_code == EXITED and service.exec_main_status == OPTION_REFUSED
-    # A process that SIGKILL does not end (a disk or driver that hangs) never did.
-    stuck = service.main_started_monotonic > service.main_ended_monotonic
-    waited_in_vain = service.started_monotonic > service.main_ended_monotonic and not stuck
     died = service.restart in NEVER_AGAIN and service.result != LATE
-    return refused or service.result == TOO_MANY or waited_in_vain or died
+    return refused or service.result == TOO_MANY or service.waited_in_vain or died
 
 
 def reason(box: Box, current: int) -> str:
@@ -84,8 +81,7 @@ def reason(box: Box, current: int) -> str:
 
 
 def _why_it_gave_up(box: Box, service: UnitState) -> str:
-    # systemd counts the restart that the start limit refused as one too.
-    starts = max(1, service.restarts)
+    starts = 1 + service.automatic_restarts
     how = (
         f"the service was started too often ({TOO_MANY})"
         if service.result == TOO_MANY

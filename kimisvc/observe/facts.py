@@ -70,16 +70,11 @@ def _states(name: str, unit: UnitState) -> Samples:
         yield (name, state), float(unit.active_state == state)
 
 
-RETIRED = ("disabled", "masked", "masked-runtime")
-"""UnitFileState= (org.freedesktop.systemd1(5)) of a service that somebody wants down. One whose
-unit file is gone has none at all, and nobody has said that it should be."""
-
-
 def should_run(scene: Scene) -> Samples:
     """An operator who stops a service for good disables it."""
     if scene.units is not None and scene.files is not None:
-        wanted = scene.units.service.enabled not in RETIRED
-        yield (), float(scene.files.current is not None and wanted)
+        retired = scene.units.service.retired
+        yield (), float(scene.files.current is not None and not retired)
 
 
 def restarts(scene: Scene) -> Samples:

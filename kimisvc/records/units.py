@@ -55,6 +55,11 @@ class UnitNames:
         return (*always, self.canary, self.canary_timer)
 
 
+RETIRED = ("disabled", "masked", "masked-runtime")
+"""UnitFileState= (org.freedesktop.systemd1(5)) of a service that somebody wants down. One whose
+unit file is gone has none at all, and nobody has said that it should be."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnitState:
     """What systemd says of one unit now. `main_pid` 0: no process runs.
@@ -100,3 +105,28 @@ class UnitState:
         are auto-restart and, since systemd 254, auto-restart-queued (src/basic/unit-def.c there).
         """
         return self.goes_on and not self.sub_state.startswith("auto-restart")
+
+    @property
+    def retired(self) -> bool:
+        """Whether somebody said that it is not to run: who stops a service for good disables it."""
+        return self.enabled in RETIRED
+
+    @property
+    def waited_in_vain(self) -> bool:
+        """Whether it failed for good as it waited for an automatic restart: that was one too many.
+
+        To wait it left "failed" once more, after its last process had ended. One that SIGKILL
+        does not end (a disk or driver that hangs) never did.
+        """
+        stuck = self.main_started_monotonic > self.main_ended_monotonic
+        waited = self.started_monotonic > self.main_ended_monotonic
+        return self.active_state == "failed" and waited and not stuck
+
+    @property
+    def automatic_restarts(self) -> int:
+        """How often systemd did start it anew; a start by hand begins that count again.
+
+        NRestarts= counts the jobs that systemd queues for it (src/core/service.c there,
+        service_enter_restart), and so the last one, too, which the start limit refused.
+        """
+        return self.restarts - (1 if self.restarts and self.waited_in_vain else 0)

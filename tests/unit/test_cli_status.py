@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deploy_support import add_generation, box_at, profile
+from deploy_support import Quiet, add_generation, box_at, profile
 
 from kimisvc.cli import doors
 from kimisvc.cli.main import main
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
+    from kimisvc.records.units import UnitState
 
 
 def profile_row(box: Box) -> str:
@@ -30,6 +32,85 @@ def profile_row(box: Box) -> str:
     return (
         next(line for line in lines if line.startswith("profile ")).removeprefix("profile").strip()
     )
+
+
+class Told(Quiet):
+    """systemd, which says of the service what a test has it say."""
+
+    def __init__(self, **service: Any) -> None:
+        super().__init__()
+        self.service = service
+
+    def state(self, unit: str) -> UnitState:
+        of_all = super().state(unit)
+        return replace(of_all, **self.service) if unit == "kimisvc-kimi.service" else of_all
+
+
+def unit_row(folder: Path, **service: Any) -> str:
+    box = box_at(folder, Told(**service))
+    box.generations.make_current(box.generations.get(add_generation(box, profile("mine"))))
+    lines = status_text(read_status(box), box).splitlines()
+    return next(line for line in lines if line.startswith("unit ")).removeprefix("unit").strip()
+
+
+MASKED = "masked: it is not to run; systemctl unmask"
+
+
+@pytest.mark.parametrize(
+    ("enabled", "words"),
+    [
+        ("enabled", "it should run: kimisvc apply starts it"),
+        ("", "it should run: kimisvc apply starts it"),
+        ("disabled", "disabled: it is not to run; kimisvc apply would start it"),
+        ("masked", f"{MASKED} kimisvc-kimi.service, and kimisvc apply would start it"),
+        (
+            "masked-runtime",
+            f"{MASKED} --runtime kimisvc-kimi.service, and kimisvc apply would start it",
+        ),
+    ],
+)
+def test_what_was_retired_on_purpose_is_not_said_to_run(
+    tmp_path: Path, enabled: str, words: str
+) -> None:
+    assert unit_row(tmp_path, enabled=enabled) == f"inactive (dead); {words}"
+
+
+FAILED = {
+    "active_state": "failed", "sub_state": "failed", "result": "exit-code", "exec_main_status": 1,
+    "main_started_monotonic": 10.0, "main_ended_monotonic": 15.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        # Two starts, and a third that the start limit refused: NRestarts= is 2.
+        (
+            {**FAILED, "restarts": 2, "started_monotonic": 16.0},
+            "1 automatic restart, and the start limit refused one more",
+        ),
+        (
+            {**FAILED, "restarts": 1, "started_monotonic": 16.0},
+            "0 automatic restarts, and the start limit refused one more",
+        ),
+        # The last start ended with the status that prevents another.
+        ({**FAILED, "restarts": 1, "started_monotonic": 9.0}, "1 automatic restart"),
+        ({"active_state": "active", "restarts": 2}, "2 automatic restarts"),
+        # It waits for the next, or that loads: none was refused.
+        (
+            {**FAILED, "active_state": "activating", "restarts": 2, "started_monotonic": 16.0},
+            "2 automatic restarts",
+        ),
+    ],
+)
+def test_a_restart_that_was_refused_is_not_told_as_one(
+    tmp_path: Path, state: dict[str, Any], words: str
+) -> None:
+    said = unit_row(tmp_path, enabled="enabled", **state)
+    assert said.partition(", ")[2].removeprefix("exit status 1; ").endswith(words)
+    assert ("refused" in said) == ("refused" in words)
+    without = unit_row(tmp_path, enabled="enabled", **{**state, "restarts": 0})
+    assert "restart" not in without
 
 
 def deny(monkeypatch: pytest.MonkeyPatch, hidden: Path) -> None:

@@ -238,7 +238,7 @@ def test_what_gave_up_and_was_rolled_back_is_told_with_its_reason(played: Played
         played.gate("inactive", "dead", "gate-2")
         played.systemd.service = replace(
             played.systemd.service, active_state="failed", sub_state="failed", result="exit-code",
-            exec_main_code=1, exec_main_status=2, restarts=1, main_ended_monotonic=15.0,
+            exec_main_code=1, exec_main_status=2, restarts=0, main_ended_monotonic=15.0,
         )  # fmt: skip
         assert for_unit(played.box) is not None
 

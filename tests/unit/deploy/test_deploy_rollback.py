@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -14,7 +15,7 @@ from kimisvc.cli.rollback import _told
 from kimisvc.deploy.apply import Following
 from kimisvc.deploy.checks.host import start_folder
 from kimisvc.deploy.checks.inspection import Inspection
-from kimisvc.deploy.failure import gave_up
+from kimisvc.deploy.failure import gave_up, reason
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import History
@@ -115,6 +116,28 @@ def test_what_systemd_gave_up_is_told_from_what_was_stopped(
     expected: bool,  # noqa: FBT001 - the expected answer
 ) -> None:
     assert gave_up(replace(ACTIVE, started_monotonic=10.0, **state)) is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "starts"),
+    [
+        ({"restarts": 2, "exec_main_status": 1, "main_ended_monotonic": 9.0}, "2 starts"),
+        ({"restarts": 1, "exec_main_status": 1, "main_ended_monotonic": 9.0}, "1 start"),
+        # No restart was tried, or the one that was came to this end: none was refused.
+        ({"result": "resources"}, "1 start"),
+        ({"exec_main_code": 1, "exec_main_status": 2, **ENDED_IN_IT}, "1 start"),
+        ({"exec_main_code": 1, "exec_main_status": 2, "restarts": 1, **ENDED_IN_IT}, "2 starts"),
+    ],
+)
+def test_what_gave_up_is_told_with_the_starts_it_had(
+    box: Box, systemd: Systemd, state: dict[str, Any], starts: str
+) -> None:
+    failed = {"active_state": "failed", "result": "exit-code", "started_monotonic": 10.0, **state}
+    systemd.service = replace(systemd.service, **failed)
+    journal: Any = SimpleNamespace(tail=lambda *_: ())
+    assert reason(replace(box, journal=journal), 2).startswith(
+        f"the service gave up after {starts} ("
+    )
 
 
 # ---------------------------------------------------------------- a rollback that breaks
