@@ -31,7 +31,12 @@ from kimisvc.deploy.restorable import last_proven, obstacle, proven_earlier, unf
 from kimisvc.deploy.start_needs import that_end_a_start
 from kimisvc.deploy.told import is_told, note_told
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
-from kimisvc.deploy.unkept import keep_rollback, waiting_records, waiting_rollbacks
+from kimisvc.deploy.unkept import (
+    keep_rollback,
+    take_rollbacks,
+    waiting_records,
+    waiting_rollbacks,
+)
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files, locks
 
@@ -213,6 +218,7 @@ def _begin(
 def _keep_begun(box: Box, row: ApplyRow, reporter: Reporter) -> int | None:
     """Keep that a rollback by hand begins; where history cannot take it, say so and go on without."""
     try:
+        take_rollbacks(box)  # they came first
         return box.history.begin_apply(row)
     except KimisvcError as error:
         reporter.step(f"warning: this rollback is not kept in history: {error.message}")

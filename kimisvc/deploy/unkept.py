@@ -1,24 +1,24 @@
 """What history could not take when it happened (a full disk): it waits in /run, and is kept later.
 
 Records of gates wait in the gate's own folder, and rollbacks in a note here. The
-next settle takes both; until one succeeds, the rollback unit is tried again.
+next settle takes both, in the order in which they came; until one succeeds, the
+rollback unit is tried again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.gate.record import GateRecord, record_from_json
 from kimisvc.deploy.history import RollbackRow
-from kimisvc.deploy.outcome import Outcome
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
@@ -26,22 +26,41 @@ if TYPE_CHECKING:
     from kimisvc.records.proof import Verdict
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A rollback that waits, and the files of the records that waited before it: it comes after them.
+
+    By their names, and not by moments: clocks are set back.
+    """
+
+    row: RollbackRow
+    after: tuple[str, ...] = ()
+
+
 def keep_rollback(box: Box, row: RollbackRow) -> str:
     """Given a rollback, keep it in history, or until history can be written; return why it is not yet."""
     try:
         box.history.mend(box.now())
         take_rollbacks(box)  # they came first
-        _add(box, row)
+        box.history.add_rollback(row)
     except KimisvcError as error:
-        _wait(box.layout, (*waiting_rollbacks(box.layout), row))
+        after = tuple(path.name for path in record_files(box.layout))
+        _wait(box.layout, (*_waiting(box.layout), _Waiting(row, after)))
         return error.message
     return ""
 
 
 def waiting_rollbacks(layout: Layout) -> tuple[RollbackRow, ...]:
     """Return the rollbacks that history has not taken yet, oldest first."""
+    return tuple(one.row for one in _waiting(layout))
+
+
+def _waiting(layout: Layout) -> tuple[_Waiting, ...]:
     try:
-        return tuple(RollbackRow(**row) for row in json.loads(files.read_text(_note(layout))))
+        rows = [dict(row) for row in json.loads(files.read_text(_note(layout)))]
+        # A note of an earlier kimisvc does not say after what.
+        afters = [tuple(row.pop("after", ())) for row in rows]
+        return tuple(map(_Waiting, [RollbackRow(**row) for row in rows], afters))
     except (KimisvcError, ValueError, TypeError):
         return ()  # there is none, or half of one: a row less
 
@@ -66,27 +85,27 @@ def as_it_waits(row: RollbackRow) -> RollbackRow:
     return dataclasses.replace(row, sequence=0)
 
 
-def take_rollbacks(box: Box) -> None:
-    """Put the rollbacks that wait into history. Raise KimisvcError where it cannot be written."""
-    while waiting := waiting_rollbacks(box.layout):
-        _add(box, waiting[0])
+def take_rollbacks(box: Box, left: Collection[str] = ()) -> None:
+    """Given the files of the records that are still to be taken, put the rollbacks before them into history.
+
+    Without any, all. Raise KimisvcError where it cannot be written.
+    """
+    while waiting := _waiting(box.layout):
+        if not set(left).isdisjoint(waiting[0].after):
+            return
+        box.history.add_rollback(waiting[0].row)
         _wait(box.layout, waiting[1:])  # one by one: what is in history does not come twice
     files.remove(_note(box.layout))
 
 
-def _wait(layout: Layout, rows: Sequence[RollbackRow]) -> None:
-    note = json.dumps([dataclasses.asdict(row) for row in rows])
+def _wait(layout: Layout, rows: Sequence[_Waiting]) -> None:
+    note = json.dumps([{**dataclasses.asdict(one.row), "after": one.after} for one in rows])
     files.write_atomic(_note(layout), note, mode=0o644)
 
 
-def _add(box: Box, row: RollbackRow) -> None:
-    """Put a rollback into history, and end the applies it decided; that much may fail and be mended."""
-    box.history.add_rollback(row)
-    outcome = Outcome.NOT_RESTORED if row.to_generation is None else Outcome.ROLLED_BACK
-    with contextlib.suppress(KimisvcError):
-        box.history.close_applies(
-            row.from_generation, box.now(), outcome.value, outcome.exit_status
-        )
+def record_files(layout: Layout) -> tuple[Path, ...]:
+    """Return the files of the records that gates have left and history has not taken."""
+    return tuple(path for path in files.entries(layout.gate) if path.match("record-*.json"))
 
 
 def waiting_records(layout: Layout) -> tuple[GateRecord, ...]:

@@ -19,7 +19,7 @@ from kimisvc.deploy.owed import owed
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.redacting import of_box, redacted_record
 from kimisvc.deploy.start_facts import start_facts
-from kimisvc.deploy.unkept import take_rollbacks
+from kimisvc.deploy.unkept import record_files, take_rollbacks
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files, locks, processes
 from kimisvc.host.processes import LISTENING
@@ -27,6 +27,7 @@ from kimisvc.host.systemd import JobMode
 from kimisvc.records.proof import Verdict, VerdictKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -60,17 +61,15 @@ def settle(box: Box) -> Settled:
     settled = Settled(note="the gate left no record")
     broke: KimisvcError | None = None
     with locks.Lock(box.layout.switch_lock, wait=SETTLE_WAIT):
-        try:
-            take_rollbacks(box)  # they came first
-        except KimisvcError as error:
-            broke = error
         records = _records(box)
-        for path in records:
+        for place, path in enumerate(records):
+            broke = _take_rollbacks(box, records[place:]) or broke  # each where it came
             last = _Place.NEWEST if path == records[-1] else _Place.EARLIER
             try:
                 settled = _take(box, path, last)
             except KimisvcError as error:
                 broke = broke or error  # the newest is still accepted, if it can be
+        broke = _take_rollbacks(box, ()) or broke
         files.remove(box.layout.progress)  # nobody takes it for what the next gate does
     if broke is not None:
         raise broke
@@ -79,6 +78,15 @@ def settle(box: Box) -> Settled:
         with contextlib.suppress(KimisvcError):
             box.systemd.restart(box.layout.units.gate, JobMode.FAIL)
     return settled
+
+
+def _take_rollbacks(box: Box, left: Sequence[Path]) -> KimisvcError | None:
+    """Keep the rollbacks that came before the records that are left; return why that cannot be."""
+    try:
+        take_rollbacks(box, [path.name for path in left])
+    except KimisvcError as error:
+        return error
+    return None
 
 
 def _was_overtaken(box: Box) -> bool:
@@ -100,7 +108,7 @@ def _records(box: Box) -> tuple[Path, ...]:
     The clock may have been set back since the one before it.
     """
     own = box.layout.record(box.systemd.state(box.layout.units.gate).invocation_id)
-    left = [p for p in files.entries(box.layout.gate) if p.match("record-*.json")]
+    left = record_files(box.layout)
     return tuple(sorted(left, key=lambda path: (path == own, path.lstat().st_mtime)))
 
 
@@ -118,12 +126,12 @@ def _take(box: Box, path: Path, place: _Place) -> Settled:
         refusal = _accept(box, record) if place is _Place.NEWEST else _stands(box, record)
     accepted = Accepted.NO if refusal else Accepted.YES
     box.history.add_record(record, accepted, start_facts(box, record))
-    files.remove(path)
+    if verdict is not None and (not refusal or verdict.kind is VerdictKind.INCONCLUSIVE):
+        outcome = Outcome.INCONCLUSIVE if refusal else Outcome.ACCEPTED
+        box.history.judge_applies(record.generation, box.now(), outcome)
+    files.remove(path)  # last: what breaks before is done again
     if verdict is None:
         return Settled(note="the gate was ended before a verdict")
-    if not refusal or verdict.kind is VerdictKind.INCONCLUSIVE:
-        outcome = Outcome.INCONCLUSIVE if refusal else Outcome.ACCEPTED
-        box.history.close_applies(record.generation, box.now(), outcome.value, outcome.exit_status)
     return Settled(verdict, refusal if verdict.kind.accepted else "")
 
 

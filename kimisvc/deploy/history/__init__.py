@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.history.queries import (
     BENCH_COLUMNS,
     CANARY_COLUMNS,
+    RESTS_ON,
 )
 from kimisvc.deploy.history.reading import Reading
 from kimisvc.deploy.history.rows import (
@@ -97,16 +98,11 @@ class History(Reading):
     def begin_apply(self, row: ApplyRow) -> int:
         """Given an apply that begins, keep it and return its sequence.
 
-        One of another generation that is still open was cut off, or left by its
-        operator; nothing will decide it any more.
+        One that is still open and rests on another generation was cut off, or left
+        by its operator; nothing will decide it any more.
         """
-        over = Outcome.SUPERSEDED
         with self._writing() as db:
-            db.execute(
-                "UPDATE applies SET ended_at = ?, outcome = ?, exit = ?"
-                " WHERE ended_at IS NULL AND generation <> ?",
-                (row.at, over.value, over.exit_status, row.generation),
-            )
+            _close(db, f"{RESTS_ON} <> ?", (row.generation,), row.at, Outcome.SUPERSEDED)
             cursor = db.execute(
                 f"INSERT INTO applies VALUES ({NEXT},?,NULL,?,?,?,?,?,NULL,NULL)",  # noqa: S608 - a constant
                 (
@@ -133,9 +129,32 @@ class History(Reading):
                 (at, outcome, status, generation),
             )
 
-    def add_rollback(self, row: RollbackRow) -> None:
-        """Given a rollback, keep it; its sequence is given here."""
+    def judge_applies(self, generation: int, at: float, outcome: Outcome) -> None:
+        """Given what its gate made of a generation, end the applies left at work that rest on it.
+
+        `outcome`, ACCEPTED or INCONCLUSIVE, is that of its own. One that was rolled
+        back to it ends rolled back where that is proven now, and not restored where
+        nobody can tell.
+        """
+        proven = outcome is Outcome.ACCEPTED
+        others = Outcome.ROLLED_BACK if proven else Outcome.NOT_RESTORED
+        both = (generation, generation)
         with self._writing() as db:
+            _close(db, f"{RESTS_ON} = ? AND generation = ?", both, at, outcome)
+            _close(db, f"{RESTS_ON} = ? AND generation <> ?", both, at, others)
+
+    def add_rollback(self, row: RollbackRow) -> None:
+        """Given a rollback, keep it, and end the applies left at work that it decides.
+
+        Those are the ones that were rolled back to what has failed now, and its own
+        where nothing was restored; what is restored has proven nothing yet, and how its
+        own end is for the gate of that to say. The sequence is given here.
+        """
+        failed = row.from_generation
+        kept_open = failed if row.to_generation is not None else None
+        with self._writing() as db:
+            which = f"{RESTS_ON} = ? AND generation IS NOT ?"
+            _close(db, which, (failed, kept_open), row.at, Outcome.NOT_RESTORED)
             db.execute(
                 f"INSERT INTO rollbacks VALUES ({NEXT},?,?,?,?)",  # noqa: S608 - a constant
                 (row.at, row.from_generation, row.to_generation, row.reason),
@@ -202,6 +221,16 @@ class History(Reading):
 
     def _writing(self) -> AbstractContextManager[Connection]:
         return self._file.writing()
+
+
+def _close(
+    db: Connection, which: str, values: tuple[int | None, ...], at: float, outcome: Outcome
+) -> None:
+    """Given which of the applies that are open and how they ended, keep that with them."""
+    db.execute(
+        f"UPDATE applies SET ended_at = ?, outcome = ?, exit = ? WHERE ended_at IS NULL AND {which}",  # noqa: S608 - constants
+        (at, outcome.value, outcome.exit_status, *values),
+    )
 
 
 def _take_out_canaries(db: Connection, which: str, value: float) -> int:

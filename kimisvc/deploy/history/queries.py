@@ -24,6 +24,12 @@ BENCH_COLUMNS = (
     " request_throughput, mean_ttft_ms, p99_ttft_ms, mean_tpot_ms, p99_tpot_ms, mean_itl_ms,"
     " p99_itl_ms, facts, sequence"
 )
+RESTS_ON = (
+    "coalesce((SELECT to_generation FROM rollbacks WHERE from_generation = applies.generation"
+    " AND from_generation IS NOT to_generation AND sequence > applies.sequence"
+    " ORDER BY sequence LIMIT 1), generation)"
+)
+"""The generation on whose gate it rests how an apply ends: its own, or what it was rolled back to."""
 NEWEST = "(SELECT max(sequence) FROM verdicts WHERE {})"
 """The newest of the verdicts that are meant: in braces, which these are."""
 OF_START = "invocation = s.invocation"
