@@ -130,8 +130,8 @@ def checked_by(path: str) -> tuple[Checked, Judge | None]:
 
     file = find_profile(path)
     found = check(file, shipped("profiles"), judges)
-    if file.name == path and not os.path.exists(file):  # noqa: PTH110 - raises for no name
-        found = _with_folders(found)
+    if not os.path.exists(file):  # noqa: PTH110 - raises for no name
+        found = _with_folders(found) if file.name == path else _with_name(found, file)
     return found, asked[-1] if asked else None
 
 
@@ -216,6 +216,16 @@ def _with_folders(found: Checked) -> Checked:
         " kimisvc profiles lists them"
     )
     said = tuple(replace(one, message=f"{one.message} {sought}") for one in found.problems)
+    return replace(found, problems=said)
+
+
+def _with_name(found: Checked, file: Path) -> Checked:
+    """Given what checking a path that is not there found, add the profile that has that bare name."""
+    meant = named_profile(file.name)
+    if meant is None:
+        return found
+    hint = f"Did you mean {meant.stem}, the profile {meant}?"
+    said = tuple(replace(one, message=f"{one.message} {hint}") for one in found.problems)
     return replace(found, problems=said)
 
 

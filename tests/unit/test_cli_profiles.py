@@ -163,3 +163,13 @@ def test_a_bare_name_that_names_nothing_says_where_it_was_looked_for(
     assert str(shipped("profiles")) in said
     assert main(["check", str(tmp_path / "nosuch.toml")]) == 3
     assert str(doors.LOCAL_PROFILES) not in capsys.readouterr().err
+
+
+def test_a_path_that_is_not_there_is_led_to_the_profile_of_that_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "profiles/ll_ring.toml"]) == 3
+    meant = shipped("profiles") / "ll_ring.toml"
+    said = capsys.readouterr().err
+    assert f"no such file. Did you mean ll_ring, the profile {meant}?" in said
