@@ -14,7 +14,9 @@ from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json, moment, table
 
 if TYPE_CHECKING:
+    from kimisvc.deploy.gaps import Gaps
     from kimisvc.deploy.history import History
+    from kimisvc.deploy.layout import Layout
 
 SHOWN = 50
 """So many events are read by people; who takes them into a table of his own wants them all."""
@@ -70,6 +72,7 @@ def history(
     start shows when it began, and stands where it was ready or failed. CSV has all of them.
     """
     from kimisvc.cli.history_events import as_csv, as_json, events, found
+    from kimisvc.deploy.gaps import gaps
     from kimisvc.deploy.history import Which
 
     if ctx.invoked_subcommand:
@@ -77,9 +80,11 @@ def history(
     name = doors.instance_or_default(instance)
     most = limit or (MOST if form is Form.CSV else SHOWN)
     which = Which(limit=most, **narrowed)
+    lacking = gaps(_layout(name), _kept(name))  # first: nothing is taken meanwhile unseen
     rows = found(_kept(name), which, {What(word) for word in what} or set(What))
+    tell_gaps(lacking, name)
     if form is Form.JSON:
-        emit_json(as_json(rows, name))
+        emit_json(as_json(rows, name, lacking))
         return
     happened = events(rows)[-most:]
     if form is Form.CSV:
@@ -89,7 +94,7 @@ def history(
         click.echo(table(lines, ("when", "what", "generation", "")))
     else:
         asked = any(value is not None for value in (*what, *narrowed.values()))
-        click.echo(f"{name}: {'nothing like that in its history' if asked else 'no history yet'}")
+        click.echo(f"{name}: {'nothing like that in its history' if asked else none_yet(lacking)}")
 
 
 @history.command()
@@ -112,8 +117,24 @@ def prune(keep: float, instance: str | None, form: Form) -> None:
     click.echo(f"{name}: {pruned.canaries} canaries and {pruned.samples} samples taken out")
 
 
-def _kept(instance: str) -> History:
-    from kimisvc.deploy.history import History
+def tell_gaps(lacking: Gaps, instance: str) -> None:
+    """Given what a history does not tell, say so on stderr, where anything is missing."""
+    if lacking.words:
+        click.echo(f"kimisvc: warning: {instance}: {lacking.words}", err=True)
+
+
+def none_yet(lacking: Gaps) -> str:
+    """Given what a history without rows does not tell, say that it has none."""
+    return "nothing is in its history" if lacking.words else "no history yet"
+
+
+def _layout(instance: str) -> Layout:
     from kimisvc.deploy.layout import Layout
 
-    return History(Layout(doors.installation(), instance).history)
+    return Layout(doors.installation(), instance)
+
+
+def _kept(instance: str) -> History:
+    from kimisvc.deploy.history import History
+
+    return History(_layout(instance).history)

@@ -16,6 +16,7 @@ from kimisvc.deploy.gate.record import printable
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from kimisvc.deploy.gaps import Gaps
     from kimisvc.deploy.history import (
         ApplyRow,
         BenchRow,
@@ -98,10 +99,16 @@ def events(rows: Found) -> list[Event]:
     return sorted(happened, key=lambda event: (event.sequence, event.rank))
 
 
-def as_json(rows: Found, instance: str) -> dict[str, Any]:
-    """Given rows, return their JSON object: newest first, a list for each kind."""
+def as_json(rows: Found, instance: str, lacking: Gaps) -> dict[str, Any]:
+    """Given rows and what their history does not tell, return their JSON object.
+
+    A list for each kind, newest first; `memory` is "missing" where what history held is
+    lost, `waiting` counts the verdicts and rollbacks that it has not taken yet.
+    """
     return {
         "instance": instance,
+        "memory": lacking.memory.value,
+        "waiting": lacking.waiting,
         "applies": [dataclasses.asdict(row) for row in rows.applies],
         "starts": [dataclasses.asdict(row) for row in rows.starts],
         "verdicts": [

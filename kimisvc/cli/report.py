@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from kimisvc.cli import doors, options
-from kimisvc.cli.history import Moment
+from kimisvc.cli.history import Moment, none_yet, tell_gaps
 from kimisvc.cli.options import Form
 from kimisvc.cli.output import emit_json, place_for, table
 
@@ -26,6 +27,7 @@ def report(output: str | None, since: float | None, instance: str | None, form: 
 
     The page is one file without scripts that loads nothing; it can be mailed.
     """
+    from kimisvc.deploy.gaps import gaps
     from kimisvc.deploy.history import Which
     from kimisvc.host import files
     from kimisvc.host.systemd import Systemd
@@ -35,7 +37,10 @@ def report(output: str | None, since: float | None, instance: str | None, form: 
     name = doors.instance_or_default(instance)
     place = place_for(output) if output is not None else None
     # Nothing of it asks systemd: the door is never opened.
-    story = read_story(doors.box(Systemd(), name), Which(since=since))
+    box = doors.box(Systemd(), name)
+    lacking = gaps(box.layout, box.history)
+    story = replace(read_story(box, Which(since=since)), gaps=lacking)
+    tell_gaps(lacking, name)
     if place is not None:
         from kimisvc.observe.report.page import page
 
@@ -49,7 +54,7 @@ def report(output: str | None, since: float | None, instance: str | None, form: 
         lines = [table(terminal.rows(story, ramp), terminal.HEAD), terminal.legend(ramp)]
         click.echo("\n".join([*lines, *terminal.remarks(story)]))
     else:
-        click.echo(f"{name}: no history yet")
+        click.echo(f"{name}: {none_yet(lacking)}")
 
 
 def _ramp() -> terminal.Ramp:

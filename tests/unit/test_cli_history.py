@@ -7,7 +7,7 @@ import io
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from kimisvc.cli import doors
 from kimisvc.cli.history import Moment
 from kimisvc.cli.history_events import COLUMNS, What, as_csv, events, found
 from kimisvc.cli.main import main
-from kimisvc.deploy.gate.record import GateRecord
+from kimisvc.deploy.gate.record import GateRecord, to_json
 from kimisvc.deploy.history import (
     Accepted,
     ApplyRow,
@@ -31,6 +31,7 @@ from kimisvc.deploy.history import (
     RollbackRow,
     Which,
 )
+from kimisvc.deploy.layout import Layout
 from kimisvc.records.proof import Interval, Proof, Verdict, VerdictKind
 from kimisvc.records.units import Installation
 
@@ -221,3 +222,113 @@ def test_a_number_that_no_generation_has_is_a_usage_error(
     for words in (["history", "--generation", number], ["compare", number, "1"]):
         assert main(words) == 2, words
         assert "Error: Invalid value" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- what it does not tell
+
+WAITS = "kimisvc: warning: kimi: the history has not taken {} yet: it could not be written then\n"
+
+
+def layout() -> Layout:
+    return Layout(doors.installation(), "kimi")
+
+
+def lose(kept: History) -> None:
+    """An instance runs, and the file of its history is gone."""
+    del kept
+    layout().current.symlink_to("generations/0002")
+    for path in layout().history.parent.glob("history.sqlite*"):
+        path.unlink()
+
+
+def wait_for_room(rollbacks: int, *records: str) -> None:
+    """A disk was full when a gate and a rollback unit did their work."""
+    layout().gate.mkdir(parents=True)
+    rows = [asdict(RollbackRow(9.0 + n, 2, 1, "slow")) for n in range(rollbacks)]
+    (layout().runtime / "rollbacks.json").write_text(json.dumps(rows))
+    for name in records:
+        layout().record(name).write_text(to_json(replace(FAIL, record=name)))
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    assert main([*arguments]) == 0
+    told = capsys.readouterr()
+    return told.out, told.err
+
+
+def test_a_history_that_is_whole_warns_of_nothing(
+    kept: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout().current.symlink_to("generations/0002")
+    assert kept.verdicts()
+    out, err = said(capsys, "history", "--json")
+    told = json.loads(out)
+    assert (told["memory"], told["waiting"], err) == ("read", 0, "")
+
+
+def test_a_history_that_is_lost_is_no_history_that_never_was(
+    kept: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lose(kept)
+    gone = f"{layout().history} is not there: what the history held is lost"
+    warned = f"kimisvc: warning: kimi: {gone}\n"
+    assert said(capsys, "history") == ("kimi: nothing is in its history\n", warned)
+    assert said(capsys, "report") == ("kimi: nothing is in its history\n", warned)
+    for command in ("history", "report"):
+        out, err = said(capsys, command, "--json")
+        told = json.loads(out)
+        assert (told["memory"], told["waiting"], err) == ("missing", 0, warned)
+    out, err = said(capsys, "history", "--csv")
+    assert (len(out.splitlines()), err) == (1, warned)
+
+
+def test_a_history_that_was_begun_anew_has_lost_what_was_before(
+    kept: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lose(kept)
+    History(layout().history).add_canary(CANARY)
+    out, err = said(capsys, "history")
+    assert whats(out) == ["canary"]
+    assert err.endswith("begun anew, and no gate has judged since: what the history held is lost\n")
+
+
+@pytest.mark.parametrize(
+    ("rollbacks", "records", "words"),
+    [
+        (1, (), "1 rollback"),
+        (0, ("r8",), "1 verdict"),
+        (2, ("r8", "r9"), "2 verdicts and 2 rollbacks"),
+    ],
+)
+def test_what_waits_for_room_is_told_beside_what_is_kept(
+    kept: History,
+    capsys: pytest.CaptureFixture[str],
+    rollbacks: int,
+    records: tuple[str, ...],
+    words: str,
+) -> None:
+    assert kept.sequence()
+    wait_for_room(rollbacks, *records)
+    out, err = said(capsys, "history")
+    assert (len(whats(out)), err) == (6, WAITS.format(words))
+    for command in ("history", "report"):
+        out, err = said(capsys, command, "--json")
+        told = json.loads(out)
+        assert (told["memory"], told["waiting"]) == ("read", rollbacks + len(records))
+        assert err == WAITS.format(words)
+
+
+def test_the_page_says_so_too(
+    kept: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    said(capsys, "report", "-o", str(page))
+    assert "Not all is in this history" not in page.read_text()
+    wait_for_room(1)
+    said(capsys, "report", "-o", str(page))
+    assert "the history has not taken 1 rollback yet" in page.read_text()
+    lose(kept)
+    said(capsys, "report", "-o", str(page))
+    text = page.read_text()
+    assert "what the history held is lost; the history has not taken 1 rollback yet" in text
+    assert "No history yet" not in text

@@ -75,6 +75,7 @@ def page(story: Story) -> str:
         ],
         gate=Section("Gate timeline", timeline(story, shown, across, "timeline"), (event_table(story),)),
         contests=[(row, drawing(row, scale)) for row in rows],
+        gaps=plain(story.gaps.words),
         apart=[plain(text) for text in story.contests.apart[:MOST_CONTESTS]],
         benches=bench_table(story),
         environments=environment_table(story),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.contests import Contests, contests
+from kimisvc.deploy.gaps import WHOLE
 from kimisvc.observe.report.clock import Clock
 from kimisvc.observe.report.words import plain
 from kimisvc.records.proof import Verdict
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.gaps import Gaps
     from kimisvc.deploy.history import (
         ApplyRow,
         BenchRow,
@@ -34,7 +36,8 @@ MOST_CANARIES = 100_000
 class Story:
     """The rows a report is made of, oldest first, their texts made plain; and where they stand.
 
-    `profiles` are named by their newest start or verdict, newest first.
+    `profiles` are named by their newest start or verdict, newest first; `gaps` is what
+    the history does not tell, for who looked.
     """
 
     instance: str
@@ -48,6 +51,7 @@ class Story:
     canaries: tuple[CanaryRow, ...]
     benches: tuple[BenchRow, ...]
     contests: Contests
+    gaps: Gaps = WHOLE
 
     def moments(self) -> tuple[float, float]:
         """Return the first and the last moment of all events, by the clock that is believed."""

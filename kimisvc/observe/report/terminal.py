@@ -71,6 +71,8 @@ def as_json(story: Story) -> dict[str, Any]:
     """Given a story, return its short form as programs read it."""
     return {
         "instance": story.instance,
+        "memory": story.gaps.memory.value,
+        "waiting": story.gaps.waiting,
         "profiles": [_profile_json(story, name) for name in story.profiles],
         "comparisons": [dict(row.json) for row in story.contests.rows],
         "not_compared": list(story.contests.apart),
