@@ -69,6 +69,41 @@ def test_follow_ends_as_the_apply_would_have(stage: Stage) -> None:
     assert json.loads(done.stdout)["outcome"] == "rolled-back"
 
 
+def kept_ending(stage: Stage) -> tuple[str, int]:
+    """How the newest apply ended, as the history has it once it does."""
+    deadline = time.monotonic() + 60.0
+    while (newest := stage.history()["applies"][0])["outcome"] is None:
+        assert time.monotonic() < deadline, f"it never ends: {newest}"
+        time.sleep(0.2)
+    return newest["outcome"], newest["exit"]
+
+
+def test_an_apply_that_nobody_follows_is_rolled_back_once_what_was_restored_is_proven(
+    stage: Stage,
+) -> None:
+    stage.apply(stage.profile("good", {"load_seconds": 5.0}))
+    bad = stage.profile("bad", {"default_answer": "I like trains."})
+    assert stage.kimisvc("apply", bad, "--no-follow").returncode == 0
+    stage.until(lambda s: (s["generation"], s["unit_state"]) == (1, "active"), "restored")
+    assert stage.history()["applies"][0]["outcome"] is None  # it loads, and has proven nothing
+    assert kept_ending(stage) == ("rolled-back", 4)
+    assert stage.status()["verdict"] == "PASS"
+
+
+def test_an_apply_that_nobody_follows_is_not_restored_where_what_was_restored_fails_too(
+    stage: Stage,
+) -> None:
+    script = f"/etc/script-{stage.instance}.json"
+    wrong = {"default_answer": "I like trains."}
+    stage.sandbox.write(script, "{}")
+    assert stage.apply(stage.profile("good", {"script": script}))[0] == 0
+    stage.sandbox.write(script, json.dumps(wrong))
+    assert stage.kimisvc("apply", stage.profile("bad", wrong), "--no-follow").returncode == 0
+    assert kept_ending(stage) == ("not-restored", 5)
+    back = [(r["from_generation"], r["to_generation"]) for r in stage.history()["rollbacks"]]
+    assert back == [(1, None), (2, 1)]
+
+
 def test_another_profile_during_a_load_is_judged_by_a_gate_of_its_own(stage: Stage) -> None:
     slow = {"load_seconds": 4.0}
     stage.kimisvc("apply", stage.profile("one", slow), "--no-follow")
