@@ -24,6 +24,7 @@ from kimisvc.deploy.history import (
     RollbackRow,
     file,
 )
+from kimisvc.deploy.outcome import Outcome
 from kimisvc.errors import KimisvcError
 from kimisvc.host.files import read_untrusted
 from kimisvc.records.progress import Phase, Progress
@@ -251,6 +252,33 @@ def test_an_apply_whose_operator_left_is_closed_by_what_decides_it(history: Hist
     assert [(a.outcome, a.ended_at) for a in history.applies()] == [
         ("stopped", 7.0), ("rolled-back", 9.0),
     ]  # fmt: skip
+
+
+def outcomes(history: History) -> list[str | None]:
+    return [row.outcome for row in reversed(history.applies())]
+
+
+def test_an_open_apply_rests_on_what_it_was_rolled_back_to_since(history: History) -> None:
+    history.add_rollback(RollbackRow(1.0, 3, 1, "of an apply before"))
+    history.begin_apply(ApplyRow(5.0, None, 3, 2, "p", "ann", (), None, None))
+    history.add_rollback(RollbackRow(6.0, 3, 3, "finished, as an earlier kimisvc kept it"))
+    history.judge_applies(1, 7.0, Outcome.ACCEPTED)
+    assert outcomes(history) == [None]
+    history.add_rollback(RollbackRow(8.0, 3, 2, "slow"))
+    history.judge_applies(3, 9.0, Outcome.ACCEPTED)
+    assert outcomes(history) == [None]
+    history.judge_applies(2, 10.0, Outcome.ACCEPTED)
+    assert (outcomes(history), history.applies()[0].ended_at) == (["rolled-back"], 10.0)
+
+
+def test_what_was_restored_and_rolled_back_further_was_not_restored(history: History) -> None:
+    history.begin_apply(ApplyRow(5.0, None, 3, 2, "p", "ann", (), None, None))
+    history.add_rollback(RollbackRow(6.0, 3, 2, "slow"))
+    history.begin_apply(ApplyRow(7.0, None, 2, 2, "q", "ann", (), None, None))
+    history.add_rollback(RollbackRow(8.0, 2, 1, "damaged"))
+    assert outcomes(history) == ["not-restored", None]
+    history.judge_applies(1, 9.0, Outcome.INCONCLUSIVE)
+    assert outcomes(history) == ["not-restored", "not-restored"]
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
