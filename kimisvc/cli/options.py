@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +10,7 @@ import click
 
 from kimisvc.cli.output import emit_json, error_json
 from kimisvc.errors import KimisvcError
+from kimisvc.records.names import INSTANCE, INSTANCE_RULE, LAST_GENERATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +55,8 @@ def as_json(command: Callable[..., Result]) -> Callable[..., Result]:
     return answering_json("Answer with JSON on stdout, for programs.")(command)
 
 
-GENERATION = click.IntRange(1, 1_000_000)
-"""The number of a generation: a box that makes one an hour takes a century to come to the end."""
+GENERATION = click.IntRange(1, LAST_GENERATION)
+"""The number of a generation."""
 
 
 class Instance(click.ParamType[str]):
@@ -71,8 +71,6 @@ class Instance(click.ParamType[str]):
         return str(value)
 
 
-INSTANCE = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
-INSTANCE_RULE = "lower-case letters, digits, dash and underscore, at most 32"
 instance = click.option(
     "--instance", metavar="NAME", default=None, type=Instance(),
     help="Which instance; needed only where the box has several.",

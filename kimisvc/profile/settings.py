@@ -14,6 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kimisvc.records.names import INSTANCE, INSTANCE_RULE
 from kimisvc.records.profile import Link, OnFail, Risk, Where
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ class Setting:
 
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_INSTANCE = r"[a-z0-9][a-z0-9_-]{0,31}"
 _USER = r"[a-z_][a-z0-9_-]{0,30}"
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*"
 _MODEL = r"/.+|[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?"
@@ -92,9 +92,7 @@ SETTINGS: tuple[Setting, ...] = (
             becomes="read by check"),
     # ------------------------------------------------------------ table service
     Setting("service", "instance", TEXT, "names the units: kimisvc-INSTANCE.service", '"kimi"',
-            default="kimi", pattern=_INSTANCE,
-            rule="lower-case letters, digits, dash and underscore, 32 at most, "
-            "a letter or digit first",
+            default="kimi", pattern=INSTANCE.pattern, rule=INSTANCE_RULE,
             becomes="names of the units, folder of the state, CacheDirectory="),
     Setting("service", "user", TEXT, "user vLLM runs as; without it, a user made for the service",
             '"vllm"', default="", pattern=_USER, rule="the name of a user of the system",
