@@ -18,21 +18,31 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.instances import begun
+from kimisvc.deploy.layout import Layout
+from kimisvc.deploy.numbering import (
+    MANIFEST,
+    folder_name,
+    folders,
+    number_in,
+    numbers,
+    staged,
+    staged_name,
+)
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.profile.loader import restore
+from kimisvc.records.names import LAST_GENERATION
 from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kimisvc.deploy.layout import Layout
     from kimisvc.records.profile import Profile
 
 PROFILE = "profile.toml"
 RESOLVED = "resolved.toml"
 UNITS = "units"
-MANIFEST = "manifest.json"
 
 
 class FileNow(Enum):
@@ -112,6 +122,8 @@ class Generation:
             digests = dict(json.loads(files.read_text(self.path / MANIFEST))["units"])
         except (ValueError, KeyError, TypeError) as error:
             raise KimisvcError("generation-damaged", f"{self.path / MANIFEST}: {error}") from error
+        if any("/" in name or name.strip(".") == "" for name in digests):  # root is to write it
+            raise _damaged(self.path / MANIFEST)
         units = tuple(
             UnitFile(name, files.read_text(self.path / UNITS / name)) for name in sorted(digests)
         )
@@ -128,9 +140,8 @@ class Generations:
         self._layout = layout
 
     def numbers(self) -> tuple[int, ...]:
-        """Return the numbers of the generations on disk, oldest first."""
-        there = files.entries(self._layout.generations)
-        return tuple(sorted(int(p.name) for p in there if p.name.isdecimal()))
+        """Return the numbers of the generations on disk, oldest first; what is named otherwise is none."""
+        return numbers(self._layout)
 
     def get(self, number: int) -> Generation:
         """Given a number, return that generation. Raise KimisvcError if it is not whole."""
@@ -144,13 +155,16 @@ class Generations:
             )
         try:
             manifest = json.loads(files.read_text(path / MANIFEST))
-            return Generation(
+            found = Generation(
                 int(manifest["number"]), path, str(manifest["profile"]),
                 float(manifest["created_at"]), dict(manifest["facts"]), str(manifest["digest"]),
                 str(manifest.get("file", "")),
             )  # fmt: skip
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise KimisvcError("generation-damaged", f"{path / MANIFEST}: {error}") from error
+        if found.number != number:  # a copy of another one
+            raise _damaged(path / MANIFEST)
+        return found
 
     def current(self) -> Generation | None:
         """Return the generation whose units are installed, None before the first."""
@@ -190,7 +204,7 @@ class Generations:
         """
         digest = _digest(unit.text)
         shared = unit.name == self._layout.units.target
-        for folder in self._folders_of_all() if shared else self._folders():
+        for folder in self._folders_of_all() if shared else folders(self._layout):
             try:
                 manifest = json.loads(files.read_text(folder / MANIFEST))
                 if manifest["units"].get(unit.name) == digest:
@@ -217,8 +231,15 @@ class Generations:
         given twice, though its folder is gone, for verdicts and links name it.
         """
         number = max(last, self._linked_to(), *self.numbers(), 0) + 1
+        if number > LAST_GENERATION:
+            raise KimisvcError(
+                "generations-used-up",
+                f"the next generation of {self._layout.instance} would be {number},"
+                f" and {LAST_GENERATION} is the last",
+                hint=f"did somebody put one of that number into {self._layout.generations} by hand?",
+            )
         path = self._path(number)
-        staging = path.with_name(f".{path.name}.{os.getpid()}")
+        staging = path.with_name(staged_name(number, os.getpid()))
         manifest = {
             "number": number,
             "profile": draft.profile,
@@ -255,15 +276,17 @@ class Generations:
         """Given a generation that passed its gate, point `accepted` at it."""
         files.switch_symlink(self._layout.accepted, self._target(generation))
 
-    def _folders(self) -> tuple[Path, ...]:
-        return tuple(self._path(number) for number in self.numbers())
-
     def _folders_of_all(self) -> tuple[Path, ...]:
         """Those of every instance of this box."""
-        return tuple(self._layout.place.state.glob("*/generations/[0-9]*"))
+        place = self._layout.place
+        found: list[Path] = []
+        for name in begun(place):
+            with contextlib.suppress(KimisvcError):  # one that cannot be listed is no witness
+                found += folders(Layout(place, name))
+        return tuple(found)
 
     def _path(self, number: int) -> Path:
-        return self._layout.generations / f"{number:04d}"
+        return self._layout.generations / folder_name(number)
 
     def _target(self, generation: Generation) -> str:
         return f"{self._layout.generations.name}/{generation.path.name}"
@@ -289,15 +312,16 @@ class Generations:
             if error.errno != errno.EINVAL:
                 raise files.translated(error, link) from error
             raise KimisvcError("state-damaged", f"{link} is no symlink") from error
-        if target.parent != Path(self._layout.generations.name) or not target.name.isdecimal():
+        number = number_in(target.name)
+        if target.parent != Path(self._layout.generations.name) or number is None:
             raise KimisvcError(
                 "state-damaged", f"{link} points at {target}, which is no generation"
             )
-        return int(target.name)
+        return number
 
     def _sweep(self) -> None:
         """Remove what an apply that was killed in the middle left staged."""
-        for left in self._layout.generations.glob(".*"):
+        for left in staged(self._layout):
             shutil.rmtree(left, ignore_errors=True)
 
 

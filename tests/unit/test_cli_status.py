@@ -14,7 +14,8 @@ from deploy_support import Quiet, add_generation, box_at, profile
 from kimisvc.cli import doors
 from kimisvc.cli.main import main
 from kimisvc.cli.status import status_json, status_text
-from kimisvc.deploy.generations import MANIFEST, Draft
+from kimisvc.deploy.generations import Draft
+from kimisvc.deploy.numbering import MANIFEST
 from kimisvc.deploy.status import read_status
 from kimisvc.host import files
 from kimisvc.profile.resolved import to_toml
