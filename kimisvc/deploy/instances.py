@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.layout import Layout
-from kimisvc.errors import HostError
+from kimisvc.deploy.numbering import MANIFEST
+from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
+from kimisvc.records.names import INSTANCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,19 +22,35 @@ def installed(place: Installation) -> tuple[str, ...]:
 
     Raise HostError where the folder of all instances cannot be listed.
     """
-    return tuple(name for name in _names(place) if _is_there(Layout(place, name).current))
+    return tuple(one.instance for one in _layouts(place) if _is_there(one.current))
 
 
 def begun(place: Installation) -> tuple[str, ...]:
     """Given a place, return the instances that were at least applied once, sorted. Raise as `installed`."""
-    layouts = (Layout(place, name) for name in _names(place))
     return tuple(
-        one.instance for one in layouts if _is_there(one.current) or _is_there(one.generations)
+        one.instance
+        for one in _layouts(place)
+        if _is_there(one.current) or _is_there(one.generations)
     )
 
 
-def _names(place: Installation) -> tuple[str, ...]:
-    return tuple(path.name for path in files.entries(place.state))
+def _layouts(place: Installation) -> tuple[Layout, ...]:
+    """What no instance can be called (kimi.bak, say, or what is no text) is none, nor is a copy of one."""
+    there = (path.name for path in files.entries(place.state))
+    layouts = (Layout(place, name) for name in there if INSTANCE.fullmatch(name))
+    return tuple(one for one in layouts if not _is_copy(one))
+
+
+def _is_copy(layout: Layout) -> bool:
+    """Whether it is the folder of another instance (cp -a kimi kimi-old): its units are that one's.
+
+    One that does not say whose they are is taken for what it is called.
+    """
+    try:
+        units = json.loads(files.read_text(layout.current / MANIFEST))["units"]
+        return bool(units) and layout.units.service not in units
+    except (KimisvcError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _is_there(path: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,37 @@ def test_a_folder_that_is_closed_is_passed_by(
 
     monkeypatch.setattr(files, "exists", closed)
     assert begun(place) == ("kimi",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"kimi.bak", b".hid", b"UP", b"a b", b"two\nlines", b"kimi\n", b"\xff", b"-x", b"x" * 33, "é".encode()],
+)  # fmt: skip
+def test_what_no_instance_can_be_called_is_none(place: Installation, name: bytes) -> None:
+    shutil.copytree(place.state / "kimi", place.state / os.fsdecode(name), symlinks=True)
+    assert installed(place) == ("kimi",)
+    assert begun(place) == ("glm", "kimi")
+
+
+def test_a_name_as_long_as_a_profile_may_give_it_is_one(place: Installation) -> None:
+    (place.state / ("9-_" + "x" * 29) / "generations").mkdir(parents=True)
+    assert begun(place)[0] == "9-_" + "x" * 29
+
+
+def test_a_copy_of_an_instance_is_none_whatever_it_is_called(place: Installation) -> None:
+    kimi = place.state / "kimi"
+    manifest = kimi / "generations" / "0001" / "manifest.json"
+    manifest.write_text('{"units": {"kimisvc-kimi.service": "d", "kimisvc.target": "d"}}')
+    shutil.copytree(kimi, place.state / "kimi-old", symlinks=True)
+    assert installed(place) == ("kimi",)
+    assert begun(place) == ("glm", "kimi")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"units": 5}', '{"units": {}}'])
+def test_one_that_does_not_say_whose_it_is_goes_by_its_name(place: Installation, text: str) -> None:
+    """A damaged generation must not hide the instance whose service runs."""
+    (place.state / "kimi" / "current" / "manifest.json").write_text(text)
+    assert installed(place) == ("kimi",)
 
 
 def test_a_place_that_cannot_be_listed_is_told(tmp_path: Path) -> None:
