@@ -53,6 +53,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
+    stat.S_IFDIR: "a folder",
 }
 _NULL = os.makedev(1, 3)
 """/dev/null (Linux, admin-guide/devices.txt)."""
@@ -80,6 +81,25 @@ def open_regular(path: Path, links: Links = Links.FOLLOWED) -> BinaryIO:
         raise
 
 
+def refuse_irregular(path: Path) -> None:
+    """Given a path, raise UnfitFileError where what lies there is no regular file; nothing there is fine.
+
+    It is only looked at, for who has others open it. /dev/null is a device here: nothing can
+    be kept in it. Raise OSError if that may not be known.
+    """
+    try:
+        found = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found):
+        raise _unfit(path, found)
+
+
+def _unfit(path: Path, mode: int) -> UnfitFileError:
+    kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+    return UnfitFileError(errno.EINVAL, f"is no regular file but {kind}", str(path))
+
+
 def _refuse_irregular(path: Path, found: os.stat_result) -> None:
     """A symlink passes: opening it says why it is not followed."""
     if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
@@ -88,8 +108,7 @@ def _refuse_irregular(path: Path, found: os.stat_result) -> None:
         return
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-    raise UnfitFileError(errno.EINVAL, f"is no regular file but {kind}", str(path))
+    raise _unfit(path, found.st_mode)
 
 
 def read_bytes(path: Path, largest: int = LARGEST_TEXT, links: Links = Links.FOLLOWED) -> bytes:

@@ -89,7 +89,7 @@ def refuse_held(path: Path) -> None:
     each other, and whoever takes it meanwhile tries once more (`Lock`).
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
         return
     except OSError as error:

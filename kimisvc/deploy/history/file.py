@@ -23,6 +23,7 @@ from kimisvc.deploy.history.schema import (
     statements,
 )
 from kimisvc.errors import KimisvcError
+from kimisvc.host import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +108,7 @@ class HistoryFile:
 
     def _open_to_write(self) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._refuse_irregular()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS)
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -136,6 +138,7 @@ class HistoryFile:
         return version
 
     def _directly(self, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+        self._refuse_irregular()
         try:
             return self._read(self.path, query, arguments, "mode=ro")
         except sqlite3.OperationalError:
@@ -151,6 +154,15 @@ class HistoryFile:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(self._beside(suffix), f"{copy}{suffix}")
             return self._read(copy, query, arguments, "mode=ro")
+
+    def _refuse_irregular(self) -> None:
+        """SQLite opens what lies there, and waits for ever at a pipe. Raise OSError.
+
+        It is not opened here: closing it would free the locks that this process holds on it
+        (sqlite.org/howtocorrupt.html, 2.2).
+        """
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            files.refuse_irregular(self._beside(suffix))
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(f"{self.path.name}{suffix}")
@@ -178,6 +190,12 @@ class HistoryFile:
                 f"{self.path}: {error}",
                 hint="is the disk full, or the file damaged? A damaged file can be moved away:"
                 " generations and the service do not depend on it",
+            ) from error
+        except files.UnfitFileError as error:
+            raise KimisvcError(
+                "history-unusable",
+                f"{error.filename}: {error.strerror}",
+                hint="move it away, whoever made it: generations and the service do not depend on it",
             ) from error
         except OSError as error:
             raise KimisvcError("history-unusable", f"{self.path}: {error.strerror}") from error

@@ -158,6 +158,21 @@ def test_what_would_wait_or_never_end_is_not_read(odd: tuple[Path, str]) -> None
     assert caught.value.message == f"{path}: {said}"
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/dev/null", "a character device"), ("/dev/zero", "a character device"), ("/", "a folder")],
+)
+def test_what_others_are_to_open_is_only_looked_at(path: str, kind: str, tmp_path: Path) -> None:
+    with pytest.raises(files.UnfitFileError) as caught:
+        files.refuse_irregular(Path(path))
+    assert caught.value.strerror == f"is no regular file but {kind}"
+    (tmp_path / "text").touch()
+    before = descriptors()
+    files.refuse_irregular(tmp_path / "text")
+    files.refuse_irregular(tmp_path / "nothing there")
+    assert descriptors() == before
+
+
 def test_a_pipe_that_somebody_writes_into_is_not_read_either(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     handle = os.open(tmp_path / "pipe", os.O_RDWR)

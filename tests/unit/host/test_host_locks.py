@@ -155,3 +155,16 @@ def test_who_may_not_open_a_lock_is_told_nothing(
     with locks.Lock(path), monkeypatch.context() as others:
         others.setattr(os, "open", denied)
         locks.refuse_held(path)
+
+
+def test_a_pipe_in_the_place_of_a_lock_keeps_nobody_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "operator.lock"
+    os.mkfifo(path)
+    code = (
+        "from pathlib import Path\n"
+        "from kimisvc.host.locks import Lock, refuse_held\n"
+        f"path = Path({str(path)!r})\n"
+        "refuse_held(path)\n"
+        "with Lock(path): pass\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
