@@ -212,6 +212,8 @@ def _trial(data: dict[str, Any]) -> TrialRow:
 
 # --------------------------------------------------------------------- the profiles
 
+_RESOLVED, _AS_WRITTEN = ".toml", ".as-written"
+
 
 def keep_profile(layout: Layout, name: str, written: str, resolved: str) -> None:
     """Given a candidate's profile, as written and as resolved, keep both beside the state."""
@@ -223,7 +225,8 @@ def keep_profile(layout: Layout, name: str, written: str, resolved: str) -> None
 def forget_profiles(layout: Layout) -> None:
     """Given an instance, remove the candidates of an earlier search."""
     for path in files.entries(layout.tune_profiles):
-        files.remove(path)
+        if path.suffix in (_RESOLVED, _AS_WRITTEN):  # what else lies there is somebody else's
+            files.remove(path)
 
 
 def kept_profile(layout: Layout, name: str) -> tuple[Profile, str]:
@@ -233,8 +236,8 @@ def kept_profile(layout: Layout, name: str) -> tuple[Profile, str]:
 
 
 def _resolved(layout: Layout, name: str) -> Path:
-    return layout.tune_profiles / f"{name}.toml"
+    return layout.tune_profiles / f"{name}{_RESOLVED}"
 
 
 def _written(layout: Layout, name: str) -> Path:
-    return layout.tune_profiles / f"{name}.as-written"
+    return layout.tune_profiles / f"{name}{_AS_WRITTEN}"
