@@ -16,13 +16,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kimisvc.errors import HostError, KimisvcError
-from kimisvc.observe.families import FAMILIES, Kind
+from kimisvc.observe.families import FAMILIES, UP, Kind
+from kimisvc.observe.troubles import Troubles, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from kimisvc.observe.families import Family
     from kimisvc.observe.snapshots import Scene
+
+    Samples = Sequence[tuple[tuple[str, ...], float]]
 
 CLIENT_PATIENCE = 10.0
 """A scraper that connects and says nothing keeps its thread so long (s)."""
@@ -37,6 +41,7 @@ class Page(Collector):
         """Given what tells the scenes of now, and the version of kimisvc, hold them."""
         self._scenes = scenes
         self._version = version
+        self._troubles = Troubles()
 
     def describe(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
         """Return all metrics without samples, so that registering asks nobody."""
@@ -49,16 +54,47 @@ class Page(Collector):
         )
         info.add_metric([self._version], 1.0)
         yield info
-        scenes = self._scenes()
+        told = {scene.instance: self._told(scene) for scene in self._scenes()}
         for family in FAMILIES:
             metric = METRIC[family.kind](
                 family.name, family.help, labels=["instance", *family.labels]
             )
-            for scene in scenes:
-                for labels, value in family.samples(scene):
-                    metric.add_metric([scene.instance, *labels], value)
+            for instance, samples in told.items():
+                for labels, value in samples[family.name]:
+                    metric.add_metric([instance, *labels], value)
             if metric.samples:
                 yield metric
+
+    def _told(self, scene: Scene) -> Mapping[str, Samples]:
+        """What is to be said of one instance, by metric; where one cannot be told, it is not up.
+
+        Whatever is wrong with it, the page of the others is not to suffer.
+        """
+        told: dict[str, Samples] = {}
+        trouble = ""
+        for family in FAMILIES:
+            try:
+                told[family.name] = _samples(family, scene)
+            except Exception as error:  # noqa: BLE001 - as above
+                told[family.name] = ()
+                trouble = f"{family.name}: {words_of(error)}"
+        if trouble:
+            told[UP] = (((), 0.0),)
+        self._troubles.say(f"{scene.instance}: page", trouble)
+        return told
+
+
+def _samples(family: Family, scene: Scene) -> Samples:
+    """The samples in the types that the page can be written of: what is wrong is to fail here."""
+    return [
+        (tuple(_printable(label) for label in labels), float(value))
+        for labels, value in family.samples(scene)
+    ]
+
+
+def _printable(label: str) -> str:
+    """A text that is UTF-8, as every page is; half a surrogate pair is none."""
+    return str(label).encode(errors="backslashreplace").decode()
 
 
 def registry(scenes: Callable[[], Sequence[Scene]], version: str) -> CollectorRegistry:

@@ -47,6 +47,7 @@ def _counter(name: str, text: str, samples: Samples, *labels: str) -> Family:
     return Family(f"kimisvc_{name}", Kind.COUNTER, text, samples, labels)
 
 
+UP = "kimisvc_up"
 FAMILIES = (
     _gauge("up", "1 while systemd, files and history of this instance can be read, else 0.", facts.up),
     _gauge(

@@ -6,14 +6,14 @@ sources hang one by one.
 
 from __future__ import annotations
 
-import sys
+import contextlib
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.instances import begun
 from kimisvc.deploy.layout import Layout
-from kimisvc.errors import KimisvcError
 from kimisvc.host.systemd_apart import SystemdApart
 from kimisvc.observe.sampler import Pace, Sampler
 from kimisvc.observe.snapshots import (
@@ -22,6 +22,7 @@ from kimisvc.observe.snapshots import (
     HistoryView,
     Scene,
     Source,
+    UnitsView,
 )
 from kimisvc.observe.sources import (
     PAGE_TIMEOUT,
@@ -31,9 +32,10 @@ from kimisvc.observe.sources import (
     unit_names,
     units_view,
 )
+from kimisvc.observe.troubles import Troubles, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import Installation, UnitState
@@ -93,7 +95,7 @@ class Fleet:
         self._apart = apart or SystemdApart()
         self._watched: Mapping[str, _Watched] = {}
         self._stopped = threading.Event()
-        self._trouble = ""
+        self._troubles = Troubles()
         self._systemd: Sampler[Mapping[str, UnitState]] = Sampler(
             "systemd", self._ask_systemd, Pace(every, SYSTEMD_TIMEOUT)
         )
@@ -118,16 +120,22 @@ class Fleet:
         states = self._systemd.fresh()
         systemd = self._systemd.age(), self._systemd.errors()
         watched = self._watched
-        return tuple(_scene(watched[name], states, systemd) for name in sorted(watched))
+        return tuple(
+            _scene(watched[name], self._units(watched[name].layout, states), systemd)
+            for name in sorted(watched)
+        )
 
     def find(self) -> None:
         """Look for instances: begin with new ones, leave off those that are gone."""
+        trouble = ""
         try:
-            there = begun(self._place)
-        except KimisvcError as error:
-            self._say(error.message)  # those that are known are watched on
-            return
-        self._say("")
+            self._find()
+        except Exception as error:  # noqa: BLE001 - those that are known are watched on
+            trouble = words_of(error)
+        self._troubles.say("instances", trouble)
+
+    def _find(self) -> None:
+        there = begun(self._place)
         before = self._watched
         fresh = {
             n: _Watched.of(Layout(self._place, n), self._every, self._states)
@@ -151,22 +159,49 @@ class Fleet:
         return self._systemd.fresh() or {}
 
     def _ask_systemd(self) -> Mapping[str, UnitState]:
-        names = {name for one in self._watched.values() for name in unit_names(one.layout)}
-        return self._apart.states(sorted(names), SYSTEMD_TIMEOUT)
+        until = time.monotonic() + SYSTEMD_TIMEOUT
+        watched = tuple(self._watched.values())
+        names = {name for one in watched for name in unit_names(one.layout)}
+        trouble = ""
+        try:
+            found = self._apart.states(sorted(names), SYSTEMD_TIMEOUT)
+        except Exception as error:
+            found = self._ask_one_by_one(watched, until) if len(watched) > 1 else {}
+            if not found:
+                raise
+            trouble = words_of(error)
+        self._troubles.say("systemd, of all instances at once", trouble)
+        return found
 
-    def _say(self, trouble: str) -> None:
-        if trouble and trouble != self._trouble:
-            sys.stderr.write(f"instances: {trouble}\n")
-        self._trouble = trouble
+    def _ask_one_by_one(self, watched: Sequence[_Watched], until: float) -> Mapping[str, UnitState]:
+        """What cannot be asked of one instance is not to hide the others."""
+        found: dict[str, UnitState] = {}
+        for one in watched:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            with contextlib.suppress(Exception):
+                found |= self._apart.states(unit_names(one.layout), left)
+        return found
+
+    def _units(self, layout: Layout, states: Mapping[str, UnitState] | None) -> UnitsView | None:
+        """The units of one instance, None where they are not known."""
+        if states is None:
+            return None
+        trouble, view = "", None
+        try:
+            view = units_view(layout, states)
+        except Exception as error:  # noqa: BLE001 - one instance must not take the others' page
+            trouble = words_of(error)
+        self._troubles.say(f"{layout.instance}: units", trouble)
+        return view
 
 
-def _scene(
-    one: _Watched, states: Mapping[str, UnitState] | None, systemd: tuple[float, int]
-) -> Scene:
+def _scene(one: _Watched, units: UnitsView | None, systemd: tuple[float, int]) -> Scene:
     age, errors = systemd
     return Scene(
         instance=one.layout.instance,
-        units=None if states is None else units_view(one.layout, states),
+        units=units,
         files=one.files.fresh(),
         history=one.history.fresh(),
         engine=one.engine.fresh(),

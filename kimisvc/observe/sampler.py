@@ -6,13 +6,12 @@ delays nobody. Data that has grown too old is not given out at all.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kimisvc.errors import KimisvcError
+from kimisvc.observe.troubles import Troubles, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +61,7 @@ class Sampler(Generic[View]):
         self._began: float | None = None
         self._told_hang = False
         self._errors = 0
-        self._trouble = ""
+        self._troubles = Troubles()
 
     def start(self) -> None:
         """Begin to read. The thread ends with the process, whatever it waits for."""
@@ -102,10 +101,8 @@ class Sampler(Generic[View]):
         trouble = ""
         try:
             view = self._read()
-        except KimisvcError as error:
-            trouble = error.message
         except Exception as error:  # noqa: BLE001 - a fault in one reading must not end all others
-            trouble = f"unexpected {type(error).__name__}: {error}"
+            trouble = words_of(error)
         with self._lock:
             if not trouble:
                 self._newest = (began, view)
@@ -114,17 +111,10 @@ class Sampler(Generic[View]):
                 if self._otherwise is not None and self._newest is not None:
                     self._newest = (self._newest[0], self._otherwise)
             self._began, self._told_hang = None, False
-        self._say(trouble)
+        self._troubles.say(self._name, trouble)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             began = self._clock()
             self.look()
             self._stopped.wait(max(0.1, began + self._pace.every - self._clock()))
-
-    def _say(self, trouble: str) -> None:
-        """Tell the journal what changed: the first failure, another one, the recovery."""
-        if trouble == self._trouble:
-            return
-        self._trouble = trouble
-        sys.stderr.write(f"{self._name}: {trouble or 'can be read again'}\n")
