@@ -7,6 +7,7 @@ takes it from there, as root.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -123,17 +124,20 @@ def keep_canaries(box: Box) -> tuple[CanaryRow, ...]:
     """Given a box whose canary has ended, take what it left into history; return that. As root.
 
     Raise KimisvcError where history cannot be written: the record stays where it
-    is, and the next one takes it. What is no record is removed.
+    is, and the next one takes it. What is no record is removed, if it can be.
     """
     left = [path for path in files.entries(box.layout.canary) if path.match("record-*.json")]
     rows = []
     for path in sorted(left, key=lambda path: path.lstat().st_mtime):
         row = _read(path)
-        if row is not None:
-            row = replace(row, reason=of_box(box)(row.reason))
-            if not _is_kept(box, row):
-                box.history.add_canary(row)
-            rows.append(row)
+        if row is None:
+            with contextlib.suppress(KimisvcError):  # a folder, say, which keeps none behind it
+                files.remove(path)
+            continue
+        row = replace(row, reason=of_box(box)(row.reason))
+        if not _is_kept(box, row):
+            box.history.add_canary(row)
+        rows.append(row)
         files.remove(path)
     return tuple(rows)
 

@@ -281,6 +281,14 @@ def test_what_a_canary_left_is_kept_and_cleared(box: Box) -> None:
     assert keep_canaries(box) == ()
 
 
+def test_a_folder_that_is_called_as_a_record_keeps_none_from_being_taken(box: Box) -> None:
+    box.layout.canary_record("0").mkdir()
+    leave(box, ROW)
+    assert keep_canaries(box) == (ROW,)
+    assert keep_canaries(box) == ()
+    assert files.entries(box.layout.canary) == (box.layout.canary_record("0"),)
+
+
 def test_one_that_is_kept_already_is_kept_once(box: Box) -> None:
     """Cut off between history and the removal of the record."""
     leave(box, ROW)
