@@ -116,7 +116,8 @@ def _take(box: Box, path: Path, place: _Place) -> Settled:
     try:
         record = redacted_record(record_from_json(files.read_untrusted(path)), of_box(box))
     except KimisvcError as error:
-        files.remove(path)
+        with contextlib.suppress(KimisvcError):  # a folder, say, which keeps none behind it
+            files.remove(path)
         return Settled(note=error.message)
     if place is _Place.NEWEST:
         record = _of_our_own(box, record)

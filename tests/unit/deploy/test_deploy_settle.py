@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,17 @@ def test_what_cannot_be_kept_hinders_no_acceptance(
         settle(box)
     assert accepted(box) == 2
     assert len(list(box.layout.gate.iterdir())) == 2  # for the next settle
+
+
+def test_a_folder_among_the_records_keeps_none_from_being_taken(box: Box) -> None:
+    """The gate is unprivileged, and may leave what it likes there."""
+    (box.layout.gate / "record-0.json" / "x").mkdir(parents=True)
+    os.utime(box.layout.gate / "record-0.json", (0, 0))
+    leave(box, VerdictKind.PASS)
+    for _ in range(2):
+        settle(box)
+    assert accepted(box) == 2
+    assert [row.verdict.kind for row in box.history.verdicts()] == [VerdictKind.PASS]
 
 
 def test_a_record_that_is_none_is_thrown_away(box: Box) -> None:
