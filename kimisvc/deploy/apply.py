@@ -19,7 +19,7 @@ from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
-from kimisvc.deploy.unkept import rollbacks_after
+from kimisvc.deploy.unkept import rollbacks_after, take_rollbacks
 from kimisvc.deploy.verify import news
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files, locks
@@ -256,6 +256,7 @@ def _carry_out(
             box.now(), None, generation.number, was,
             wish.profile.name, wish.actor, restarts(plan, box.layout.units), None, None,
         )  # fmt: skip
+        take_rollbacks(box)  # they came first, and must not end what begins now
         begun = box.history.begin_apply(row)
         # Here, and not before the host was looked at: what was decided meanwhile is of what ran then.
         since = box.history.sequence()

@@ -42,7 +42,7 @@ class Gaps:
         if self.waiting:
             counted = ((self.verdicts, "verdict"), (self.rollbacks, "rollback"))
             what = " and ".join(f"{n} {name}{'s'[n == 1 :]}" for n, name in counted if n)
-            said.append(f"the history has not taken {what} yet: it could not be written then")
+            said.append(f"the history has not taken {what} yet")
         return "; ".join(said)
 
 

@@ -226,7 +226,7 @@ def test_a_number_that_no_generation_has_is_a_usage_error(
 
 # ---------------------------------------------------------------- what it does not tell
 
-WAITS = "kimisvc: warning: kimi: the history has not taken {} yet: it could not be written then\n"
+WAITS = "kimisvc: warning: kimi: the history has not taken {} yet\n"
 
 
 def layout() -> Layout:

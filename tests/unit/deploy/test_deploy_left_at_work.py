@@ -9,7 +9,7 @@ import pytest
 from gate_box import Silent, Systemd, impatient, leave, two_generations
 
 from kimisvc.cli.history_events import What, events, found
-from kimisvc.deploy.apply import Following
+from kimisvc.deploy.apply import Checks, Following, Reload, Wish, apply
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import ApplyRow, History, RollbackRow, Which
@@ -238,6 +238,26 @@ def test_a_rollback_that_waited_is_of_before_what_is_begun_by_hand(
     to_generation(box, Restoring(2, "root", Following.LEAVE), lambda _: (), Silent())
     judged(box, systemd, VerdictKind.PASS, 2)
     assert ended(box) == [SUPERSEDED, ("accepted", 0)]
+
+
+def test_a_rollback_that_waited_does_not_end_the_apply_that_came_after_it(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing could be restored; the operator makes room and applies the same anew, and leaves."""
+    box.layout.accepted.unlink()
+    judged(box, systemd, VerdictKind.FAIL, 2)
+    with monkeypatch.context() as disk:
+        disk.setattr(History, "add_rollback", full)
+        for_unit(box)
+    assert [row.to_generation for row in waiting_rollbacks(box.layout)] == [None]
+    current = box.generations.get(2)
+    wish = Wish(
+        current.settings(), "", current.resolved(), current.units(), "me",
+        following=Following.LEAVE, reload=Reload.ALWAYS,
+    )  # fmt: skip
+    apply(box, wish, Checks(lambda _: (), lambda _: (), lambda: None, lambda _: {}), Silent())
+    judged(box, systemd, VerdictKind.PASS, 2)
+    assert ended(box) == [NOT_RESTORED, ("accepted", 0)]
 
 
 def test_an_end_that_could_not_be_kept_is_kept_by_the_next_settle(
