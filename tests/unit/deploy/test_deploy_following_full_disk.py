@@ -318,13 +318,18 @@ def test_a_rollback_that_waits_since_before_is_not_that_of_what_is_begun(played:
 
 
 def test_an_apply_knows_what_waited_before_it(played: Played) -> None:
-    """And it is told that this profile was rejected, which history does not say yet."""
+    """And it is told that this profile was rejected, which history takes as the first."""
     keep_rollback(played.box, RollbackRow(40.0, 2, None, "wrong last year"))
     keep_rollback(played.box, RollbackRow(50.0, 2, 1, "too slow last week"))
     played.systemd.service = replace(played.systemd.service, active_state="inactive")
     two = played.box.generations.get(2)
     wish = Wish(two.settings(), "", two.resolved(), two.units(), "me")
     checks = Checks(lambda _: (), lambda _: (), lambda: None, lambda _: {})
+    with pytest.raises(KimisvcError, match="disk full"):
+        apply(played.box, wish, checks, played.heard)
+    assert played.systemd.service.active_state == "inactive"
+    assert not played.box.history.applies()
+    played.make_room()
     played.events = [
         lambda: None,
         lambda: played.judged(VerdictKind.INCONCLUSIVE, "not known", "gate-9"),
