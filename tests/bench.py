@@ -234,8 +234,9 @@ def request_seconds(stage: Stage) -> float:
     """Return what the gate's requests themselves take with the stand-in at 200 tok/s (s)."""
     samples = 3 + 1  # runs, and one request to warm up
     golden = 0.02 + 8 / 200
-    answer = stage.history()["verdicts"][0]
-    one = answer["ttft_s"] + 31 / answer["decode_tok_s"]
+    told = stage.history()
+    answer, asked = told["verdicts"][0], told["starts"][0]["facts"]["max_tokens"]
+    one = answer["ttft_s"] + (asked - 1) / answer["decode_tok_s"]  # the first token is the TTFT's
     return float(samples * one + golden)
 
 
