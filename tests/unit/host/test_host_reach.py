@@ -318,6 +318,7 @@ def test_where_this_process_gets_no_further_nothing_is_said_of_the_service(
 
     assert (why_unseen(vllm), why_unread(vllm)) == ("", "")
     monkeypatch.setattr(Path, "lstat", shut)
+    monkeypatch.setattr("kimisvc.host.reach.ROOTS", frozenset({0, os.getuid()}))
     assert (why_unreachable(vllm), why_unrunnable(vllm), why_not_roots(vllm)) == ("", "", "")
     said = f"{vllm}: {os.strerror(number)} (to who asks; root may see more)"
     assert why_unseen(vllm) == why_unread(vllm) == said
