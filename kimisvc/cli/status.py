@@ -204,14 +204,14 @@ def _ready_words(found: Status) -> str:
 
 
 def _why_not_known(found: Status) -> str:
-    from kimisvc.deploy.past import Memory
+    from kimisvc.deploy.gaps import Memory
 
     missing = found.memory is Memory.MISSING
     return "what history held is lost" if missing else "the history cannot be read"
 
 
 def _why_no_verdict(found: Status) -> str:
-    from kimisvc.deploy.past import Memory
+    from kimisvc.deploy.gaps import Memory
 
     if not found.service.goes_on:
         return "none: it does not run"

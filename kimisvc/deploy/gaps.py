@@ -6,15 +6,25 @@ Asks no systemd: who only reads history need not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.past import Memory, lost
+from kimisvc.deploy.history.rows import ALL
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
 from kimisvc.errors import KimisvcError
+from kimisvc.host import files
 
 if TYPE_CHECKING:
     from kimisvc.deploy.history import History
     from kimisvc.deploy.layout import Layout
+
+
+class Memory(Enum):
+    """Whether history could be asked; its words in JSON. MISSING: what it held is lost."""
+
+    READ = "read"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +71,23 @@ def gaps(layout: Layout, history: History) -> Gaps:
     except KimisvcError:
         verdicts = 0
     return Gaps(lost(layout, history), verdicts, len(waiting_rollbacks(layout)))
+
+
+def lost(layout: Layout, history: History) -> str:
+    """Given where an instance lies and its history, say how what that held got lost; "" where it did not.
+
+    A file that is gone is made anew by whoever writes next, be it a canary: so one that
+    begins after the first apply is no better, until a gate has judged. Every generation
+    became current by an apply that is kept before, and `prune` takes none of them out.
+    Raise KimisvcError where the history cannot be read.
+    """
+    if not files.exists(layout.current):
+        return ""
+    if not files.exists(layout.history):
+        return f"{layout.history} is not there"
+    if history.verdicts(limit=1):
+        return ""
+    first = next(reversed(history.applies(ALL)), None)
+    if first is not None and first.previous is None:
+        return ""
+    return f"{layout.history} was begun anew, and no gate has judged since"

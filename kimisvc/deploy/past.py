@@ -7,9 +7,9 @@ that was never ready.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.gaps import Memory, lost
 from kimisvc.deploy.history.rows import StartRow, VerdictRow
 from kimisvc.deploy.redacting import of_box, redacted_record
 from kimisvc.deploy.unkept import rollbacks_after, waiting_records
@@ -22,24 +22,13 @@ if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.gate.record import GateRecord
     from kimisvc.deploy.generations import Generation
-    from kimisvc.deploy.history import CanaryRow, History, RollbackRow
-    from kimisvc.deploy.layout import Layout
+    from kimisvc.deploy.history import CanaryRow, RollbackRow
     from kimisvc.records.units import UnitState
 
 RESTS = ("inactive", "failed")
 """States of a gate that has ended, and whose record settle has had in its hands."""
 UNKEPT = 0
 """The sequence of a row that history has not taken yet; those of history begin at 1."""
-ALL = 1_000_000
-"""Applies are few: one is somebody's command."""
-
-
-class Memory(Enum):
-    """Whether history could be asked; its words in JSON. MISSING: what it held is lost."""
-
-    READ = "read"
-    MISSING = "missing"
-    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +86,6 @@ def _kept(box: Box, service: UnitState) -> Past:
         ),
         canary=next(iter(box.history.canaries(limit=1)), None) if has_canary else None,
     )
-
-
-def lost(layout: Layout, history: History) -> str:
-    """Given where an instance lies and its history, say how what that held got lost; "" where it did not.
-
-    A file that is gone is made anew by whoever writes next, be it a canary: so one that
-    begins after the first apply is no better, until a gate has judged. Every generation
-    became current by an apply that is kept before, and `prune` takes none of them out.
-    Raise KimisvcError where the history cannot be read.
-    """
-    if not files.exists(layout.current):
-        return ""
-    if not files.exists(layout.history):
-        return f"{layout.history} is not there"
-    if history.verdicts(limit=1):
-        return ""
-    first = next(reversed(history.applies(ALL)), None)
-    if first is not None and first.previous is None:
-        return ""
-    return f"{layout.history} was begun anew, and no gate has judged since"
 
 
 def records_that_wait(box: Box) -> tuple[GateRecord, ...]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import UNREAD, Box, installed_units, not_enabled, stopped_beside
 from kimisvc.deploy.follow import read_progress
+from kimisvc.deploy.gaps import Memory
 from kimisvc.deploy.owed import owed
-from kimisvc.deploy.past import RESTS, UNKEPT, Memory, read_past
+from kimisvc.deploy.past import RESTS, UNKEPT, read_past
 from kimisvc.deploy.redacting import given_at
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
 from kimisvc.errors import HostError, KimisvcError

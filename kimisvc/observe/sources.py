@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 from kimisvc.deploy.box import Box
 from kimisvc.deploy.follow import read_progress
+from kimisvc.deploy.gaps import lost
 from kimisvc.deploy.history import History
+from kimisvc.deploy.history.rows import ALL
 from kimisvc.deploy.numbering import MANIFEST
-from kimisvc.deploy.past import ALL, lost, records_that_wait
+from kimisvc.deploy.past import records_that_wait
 from kimisvc.deploy.status import drift
 from kimisvc.deploy.unkept import waiting_rollbacks
 from kimisvc.errors import HostError

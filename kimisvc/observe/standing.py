@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.gaps import Memory
 from kimisvc.deploy.past import (
-    Memory,
     settled,
     start_of,
     start_that_waits,

@@ -15,6 +15,8 @@ from typing import Any
 
 from kimisvc.records.proof import Interval, Verdict, VerdictKind
 
+ALL = 1_000_000
+"""As a limit: every row. For events that are few: an apply is somebody's command, a start a load."""
 Fact = str | float | list[str] | None
 Facts = Mapping[str, Fact]
 """The environment of a start, by name (deploy/start_facts.py says which); JSON in the file."""
