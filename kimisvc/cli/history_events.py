@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.cli.output import LAST, span, speed, verdict_json
-from kimisvc.deploy.gate.record import printable
+from kimisvc.foreign_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

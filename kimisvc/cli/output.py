@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kimisvc.errors import KimisvcError, PreflightRefusedError, ProfileRefusedError
+from kimisvc.foreign_text import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 def emit_json(value: Any) -> None:
     """Given any JSON value, print it as the answer, also a path that is no text."""
-    from kimisvc.deploy.gate.record import well_formed
-
     click.echo(well_formed(json.dumps(value, indent=2, ensure_ascii=False)))
 
 

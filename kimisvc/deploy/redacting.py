@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.gate.record import printable
 from kimisvc.errors import KimisvcError
+from kimisvc.foreign_text import printable
 from kimisvc.host import files
 from kimisvc.host.journal import LOOK_BACK, cause
 from kimisvc.profile.secret_signs import secrets_held, secrets_named

@@ -40,7 +40,7 @@ def environment_assignment(name: str, value: str) -> str:
     unit can hold.
     """
     _refuse_name(name)
-    return _double_quoted(f"{name}={printable(value)}".replace("%", "%%"))
+    return _double_quoted(f"{name}={unit_text(value)}".replace("%", "%%"))
 
 
 def exec_argument(token: str) -> str:
@@ -70,7 +70,7 @@ def exec_program(path: str) -> str:
 
 def list_word(text: str) -> str:
     """Given one item of a list that systemd splits at blanks, return it quoted where needed."""
-    word = printable(text).replace("%", "%%")
+    word = unit_text(text).replace("%", "%%")
     if _PLAIN.fullmatch(word):
         return word
     if '"' in word and "'" not in word:  # JSON stays readable
@@ -90,7 +90,7 @@ def path_value(path: str) -> str:
             f"{path!r} cannot stand in a unit: an absolute path is needed, "
             "without a blank or a backslash at its end",
         )
-    return printable(path).replace("%", "%%")
+    return unit_text(path).replace("%", "%%")
 
 
 def environment_file_line(name: str, value: str) -> str:
@@ -101,10 +101,10 @@ def environment_file_line(name: str, value: str) -> str:
     line alike.
     """
     _refuse_name(name)
-    return f'{name}="' + re.sub(r'(["\\`$])', r"\\\1", printable(value)) + '"'
+    return f'{name}="' + re.sub(r'(["\\`$])', r"\\\1", unit_text(value)) + '"'
 
 
-def printable(text: str) -> str:
+def unit_text(text: str) -> str:
     """Given a text, return it unchanged. Raise KimisvcError if no line of a unit can hold it.
 
     The profile room names the key and the line; this is the last guard: a line

@@ -17,7 +17,7 @@ from kimisvc.render.quoting import (
     exec_program,
     list_word,
     path_value,
-    printable,
+    unit_text,
 )
 from kimisvc.render.writable import CACHE, mounted_folders, read_write_paths
 
@@ -90,7 +90,7 @@ def _values(profile: Profile, place: Installation, names: UnitNames) -> dict[str
     )  # fmt: skip
     deadlines = {name: span(seconds) for name, seconds in asdict(Deadlines.of(profile)).items()}
     return {
-        "profile": printable(profile.name),
+        "profile": unit_text(profile.name),
         "instance": instance,
         "names": names,
         "service": service,

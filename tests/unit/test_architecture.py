@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parents[2] / "kimisvc"
 
-INNERMOST = {"environment_file", "errors", "records", "redaction"}
+INNERMOST = {"environment_file", "errors", "foreign_text", "records", "redaction"}
 DOORS = {"host"}
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "errors": {"records"},  # for the annotation of ProfileRefusedError only
     "records": set(),
     "environment_file": set(),
+    "foreign_text": set(),
     "redaction": set(),
     "shipped": set(),
     "profile": INNERMOST,

@@ -10,9 +10,10 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.gate.record import check_types, json_text, printable
+from kimisvc.deploy.gate.record import check_types, json_text
 from kimisvc.deploy.history.rows import CanaryResult, CanaryRow
 from kimisvc.errors import KimisvcError
+from kimisvc.foreign_text import printable
 
 if TYPE_CHECKING:
     from kimisvc.measure.canary import CanaryFigures

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from kimisvc.errors import KimisvcError
+from kimisvc.foreign_text import printable, well_formed
 from kimisvc.records.progress import Phase, Progress
 from kimisvc.records.proof import GoldenResult, Interval, Proof, Sample, Verdict, VerdictKind
 
@@ -75,16 +76,6 @@ def progress_from_json(text: str) -> Progress | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return replace(progress, detail=printable(progress.detail))
-
-
-def well_formed(text: str) -> str:
-    """Given a text, return it without halves of surrogate pairs, which JSON can bring and UTF-8 not hold."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def printable(text: str) -> str:
-    """Given a text from outside, return it without what would steer a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.box import is_installed
 from kimisvc.deploy.gate.exports import blind_spots
 from kimisvc.deploy.gate.readiness import Ended, Eyes, unit_verdict, wait_ready
-from kimisvc.deploy.gate.record import GateRecord, printable, to_json
+from kimisvc.deploy.gate.record import GateRecord, to_json
 from kimisvc.deploy.redacting import of_unit, redacted_record
 from kimisvc.errors import ExitStatus, KimisvcError
+from kimisvc.foreign_text import printable
 from kimisvc.host import files
 from kimisvc.records.progress import Phase, Progress
 from kimisvc.records.proof import Proof, Verdict, VerdictKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.gate.record import printable
+from kimisvc.foreign_text import printable
 
 if TYPE_CHECKING:
     from kimisvc.records.proof import Interval

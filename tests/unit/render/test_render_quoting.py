@@ -26,7 +26,7 @@ from kimisvc.render.quoting import (
     exec_program,
     list_word,
     path_value,
-    printable,
+    unit_text,
 )
 
 PRINTABLE = st.text(
@@ -190,7 +190,7 @@ def test_a_path_that_systemd_would_read_otherwise_is_refused(path: str) -> None:
 @pytest.mark.parametrize("character", UNPRINTABLE, ids=lambda c: f"U+{ord(c):04X}")
 def test_no_quoting_lets_a_control_character_through(character: str) -> None:
     text = f"/a{character}b"
-    for write in (printable, exec_argument, exec_program, list_word, path_value):
+    for write in (unit_text, exec_argument, exec_program, list_word, path_value):
         with pytest.raises(KimisvcError, match="control character"):
             write(text)
     for pair in (environment_assignment, environment_file_line):
