@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import UnitFile
     from kimisvc.records.vllm import KnownFrom, VllmKnowledge
+    from kimisvc.render.buckets import Rendered
 
 DEFAULT_INSTANCE = "kimi"
 API_KEY = "VLLM_API_KEY"
@@ -230,26 +231,24 @@ def _with_name(found: Checked, file: Path) -> Checked:
 
 
 def units_of(profile: Profile) -> tuple[UnitFile, ...]:
-    """Given a profile, return the units it becomes on this box.
+    """Given a profile, return the units it becomes on this box."""
+    return as_wanted(profile).units
+
+
+def as_wanted(profile: Profile) -> Rendered:
+    """Given a profile, return it with what kimisvc adds to it on this box, and the units it becomes.
 
     vLLM is asked for histogram buckets of ours where it takes them and no load is paid for that.
     """
-    from kimisvc.render.buckets import chosen, taking, with_buckets
+    from kimisvc.render.buckets import Rendered, candidates, chosen, taking
     from kimisvc.render.units import render
 
     place, texts = installation(), templates()
-    plain = render(profile, texts, place)
-    asking = with_buckets(profile)
-    if asking is profile:
-        return plain
     layout = Layout(place, profile.service.instance)
-    return chosen(
-        plain,
-        render(asking, texts, place),
-        taking(knowledge(Path(profile.vllm.executable))),
-        layout.units.service,
-        current_units(layout),
-    )
+    service, current = layout.units.service, current_units(layout)
+    takes = taking(knowledge(Path(profile.vllm.executable)))
+    wanted = candidates(profile, current.get(service, ""), takes)
+    return chosen([Rendered(one, render(one, texts, place)) for one in wanted], service, current)
 
 
 def current_units(layout: Layout) -> dict[str, str]:

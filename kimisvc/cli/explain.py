@@ -38,7 +38,8 @@ def explain(profile: str, everything: bool, form: Form) -> None:
     found = doors.checked(profile)
     sound = usable(found)
     vllm = doors.knowledge(Path(sound.vllm.executable))
-    rows = explained(found, sound, vllm, rendered(sound))
+    effective = doors.as_wanted(sound).profile
+    rows = explained(found, effective, vllm, rendered(effective))
     if form is Form.JSON:
         emit_json({"vllm": vllm_json(vllm), "settings": [row_json(row) for row in rows]})
         return

@@ -6,14 +6,17 @@ ones (0.32 and 0.33 do) take `--custom-histogram-buckets`, a table from a family
 of buckets to its bounds, which have to rise; a family that is named loses its
 own (vllm/v1/metrics/buckets.py, vllm/config/observability.py).
 
-They are the same for every target, and no load is ever paid for them: a service
-that runs with others keeps those until it is started anew for another reason,
-an upgrade of vLLM among them.
+Ours tell any two speeds apart that are 14 % from each other, and lie at the floor
+and at the goal of the profile, whatever these are. No load is ever paid for them:
+a service that runs with others (of another target, of an older kimisvc, or vLLM's
+own) keeps those until it is started anew for another reason.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import re
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -24,7 +27,7 @@ from kimisvc.render.compare import Change, compare
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimisvc.records.profile import Profile
+    from kimisvc.records.profile import Profile, SpeedTarget
     from kimisvc.records.units import UnitFile
     from kimisvc.records.vllm import VllmKnowledge
 
@@ -52,8 +55,18 @@ BOUNDS = tuple(
         }
     )
 )
-"""Upper bounds (s)."""
+"""Upper bounds (s) for whatever target."""
+_IN_FORCE = re.compile(rf"{OPTION}\W+{FAMILY}\W+(?P<bounds>\[[^]]*\])")
+"""Within a line of a unit the JSON is quoted: between its words are quotes, backslashes and braces."""
 _NO_RESTART = (Change.SAME, Change.COSMETIC, Change.RELOADED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A profile as it is wanted, with what kimisvc asks of vLLM for it, and the units it becomes."""
+
+    profile: Profile
+    units: tuple[UnitFile, ...]
 
 
 class Taking(Enum):
@@ -71,30 +84,52 @@ def taking(knowledge: VllmKnowledge | None) -> Taking:
     return Taking.YES if OPTION in knowledge.options else Taking.NO
 
 
-def with_buckets(profile: Profile) -> Profile:
-    """Given a profile, return it asking for our buckets, or as it is where it asks for its own."""
-    if OPTION in {option_name(key).partition(".")[0] for key in profile.args}:
-        return profile
-    return replace(profile, args={**profile.args, OPTION: {FAMILY: list(BOUNDS)}})
+def bounds(target: SpeedTarget | None) -> tuple[float, ...]:
+    """Given the speed that a start has to prove, return the upper bounds of buckets (s), rising."""
+    speeds = (target.floor, target.goal) if target else ()
+    return tuple(sorted({*BOUNDS, *(float(f"{1 / speed:.5g}") for speed in speeds)}))
 
 
-def chosen(
-    plain: Sequence[UnitFile],
-    asking: Sequence[UnitFile],
-    takes: Taking,
-    service: str,
-    current: Mapping[str, str],
-) -> tuple[UnitFile, ...]:
-    """Given units without buckets and with them, return which to want.
+def bounds_in_force(text: str) -> tuple[float, ...]:
+    """Given the text of a service unit, return the bounds that its vLLM was asked for; none where none."""
+    found = _IN_FORCE.search(text)
+    try:
+        told = json.loads(found["bounds"]) if found else []
+        return tuple(float(bound) for bound in told)
+    except (ValueError, TypeError):
+        return ()
 
-    `service` is the unit that loads, `current` the texts that are in force:
-    where one of the two starts nothing anew, it is that one.
+
+def with_buckets(profile: Profile, upper: Sequence[float]) -> Profile:
+    """Given a profile that asks for no buckets of its own and bounds, return it asking for these."""
+    return replace(profile, args={**profile.args, OPTION: {FAMILY: list(upper)}})
+
+
+def candidates(profile: Profile, in_force: str, takes: Taking) -> tuple[Profile, ...]:
+    """Given a profile and the text of the service unit in force, return what may be wanted of it, best first.
+
+    The profile itself is among them: vLLM then has its own buckets, or those that the profile names.
     """
-    if takes is Taking.NO:
-        return tuple(plain)
-    preferred = (asking, plain) if takes is Taking.YES else (plain, asking)
-    for units in preferred:
-        (change,) = [one.change for one in compare(current, units) if one.name == service]
-        if change in _NO_RESTART:
-            return tuple(units)
-    return tuple(preferred[0])
+    if takes is Taking.NO or _asks_itself(profile):
+        return (profile,)
+    ours = bounds(profile.gate.decode_tok_s)
+    kept = bounds_in_force(in_force)
+    asking = [with_buckets(profile, upper) for upper in (ours, kept) if upper]
+    return (*asking, profile) if takes is Taking.YES else (profile, *asking)
+
+
+def _asks_itself(profile: Profile) -> bool:
+    return OPTION in {option_name(key).partition(".")[0] for key in profile.args}
+
+
+def chosen(wanted: Sequence[Rendered], service: str, current: Mapping[str, str]) -> Rendered:
+    """Given what may be wanted, best first, return the best of those that start nothing anew, or the best.
+
+    `service` is the unit that loads, `current` the texts that are in force.
+    """
+    return next((one for one in wanted if _costs_no_load(one.units, service, current)), wanted[0])
+
+
+def _costs_no_load(units: Sequence[UnitFile], service: str, current: Mapping[str, str]) -> bool:
+    (change,) = [one.change for one in compare(current, units) if one.name == service]
+    return change in _NO_RESTART

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,18 @@ def test_buckets_are_asked_of_a_vllm_that_takes_them(monkeypatch: pytest.MonkeyP
     assert f"--{OPTION} " in service()
     installed_vllm(monkeypatch, "max-model-len")
     assert OPTION not in service()
+
+
+@pytest.mark.usefixtures("place")
+def test_what_kimisvc_asks_for_is_explained_as_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed_vllm(monkeypatch, OPTION)
+    main(["explain", written(tmp_path, "/srv/models/Kimi"), "--json"])
+    told = json.loads(capsys.readouterr().out)["settings"]
+    (row,) = [one for one in told if one["key"] == OPTION]
+    assert row["origin"] == "default of kimisvc"
+    assert row["becomes"].startswith(f"--{OPTION} ")
 
 
 def test_an_upgrade_of_vllm_starts_no_service_anew(
