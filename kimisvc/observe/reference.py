@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kimisvc.host.vllm_contract import CONTRACT
+from kimisvc.host.vllm_contract import CONTRACT, FORMER, LOOKED_AT
 from kimisvc.observe.families import FAMILIES
 
 _HEAD = """# Metrics
@@ -26,7 +26,16 @@ against the list, and `kimisvc_metric_contract_broken{metric}` names what it doe
 them under `--disable-log-stats`). The gate of each start looks too, without an exporter: what is not
 there is a note beside its verdict, as `apply` and `status` show it.
 
-| series | so named since vLLM | needed for |
+vLLM {versions} print all of them, under these names.
+
+| series | needed for |
+|---|---|
+"""
+_FORMER = """
+Older ones printed others in their place. A server that lacks one of the series above and prints one
+of these is too old for the rules; one that prints neither may be newer than this kimisvc.
+
+| former name | became of it | now |
 |---|---|---|
 """
 
@@ -37,5 +46,8 @@ def reference() -> str:
         f"| `{one.name}` | {one.kind.value} | {', '.join(one.labels)} | {one.help} |"
         for one in FAMILIES
     ]
-    needed = [f"| `{one.name}` | {one.since} | {one.needed_for} |" for one in CONTRACT]
-    return _HEAD + "\n".join(rows) + "\n" + _CONTRACT + "\n".join(needed) + "\n"
+    needed = [f"| `{one.name}` | {one.needed_for} |" for one in CONTRACT]
+    former = [f"| `{one.name}` | {one.ended} | `{one.now}` |" for one in FORMER]
+    contract = _CONTRACT.format(versions=", ".join(LOOKED_AT), metric="{metric}")
+    parts = ((_HEAD, rows), (contract, needed), (_FORMER, former))
+    return "".join(head + "\n".join(lines) + "\n" for head, lines in parts)

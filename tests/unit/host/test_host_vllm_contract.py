@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kimisvc.host.vllm_contract import CONTRACT, SERIES, missing
+from kimisvc.host.vllm_contract import CONTRACT, FORMER, LOOKED_AT, SERIES, missing
 from kimisvc.host.vllm_metrics import born, missing_counters, series_names
 
 REPOSITORY = Path(__file__).parents[3]
@@ -21,7 +21,9 @@ LEANING = [
 
 
 def test_there_are_pages_of_both_versions() -> None:
-    assert {path.name.split("-")[0] for path in PAGES} == {"0.24.0", "0.32.0"}
+    seen = {path.name.split("-")[0] for path in PAGES}
+    assert seen == {"0.24.0", "0.32.0"}
+    assert seen < set(LOOKED_AT)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
@@ -49,6 +51,15 @@ def test_what_the_live_figures_need_is_part_of_the_contract() -> None:
 
 def test_no_series_is_named_twice() -> None:
     assert len(SERIES) == len(CONTRACT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_no_former_name_is_leant_on_or_printed_any_more(page: Path) -> None:
+    names = {row.name for row in FORMER}
+    assert not names & (SERIES | set(series_names(page.read_text())))
+    assert {row.now.removesuffix("_seconds") for row in FORMER} <= {
+        re.sub("_seconds_(sum|count|bucket)$", "", name) for name in SERIES
+    }
 
 
 @pytest.mark.parametrize("path", LEANING, ids=lambda path: path.name)
