@@ -202,3 +202,16 @@ def test_what_is_refused_is_not_explained(
         "env.NCCL_P2P_LEVEL", "hardware.gpus" if "hardware.gpus" in said else "tensor-parallel-size",
     ):  # fmt: skip
         assert words in said
+
+
+def test_an_option_that_nobody_judged_is_said_to_be_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(MINE + "\n[args]\nsleep-of-tomorrow = 1\n")
+    assert main(["explain", str(file)]) == 0
+    said = capsys.readouterr().out
+    told = said[said.index("sleep-of-tomorrow") :].splitlines()[:4]
+    assert "      risk: not judged" in told
+    before = said[: said.index("[args]")]
+    assert "not judged" not in before
