@@ -59,6 +59,8 @@ def apply(
     from kimisvc.host.systemd import Systemd
     from kimisvc.profile.resolved import to_toml
 
+    if not dry_run:
+        doors.need_root("apply")
     found = doors.checked(profile)
     wanted = usable(found)
     wish = Wish(
@@ -73,8 +75,6 @@ def apply(
         reload=Reload.ALWAYS if restart else Reload.IF_CHANGED,
         file=str(found.files[0].absolute()),
     )
-    if not dry_run:
-        doors.need_root("apply")
     with Systemd() as systemd:
         box = doors.box(systemd, wanted.service.instance)
         if dry_run:

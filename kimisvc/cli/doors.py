@@ -178,8 +178,15 @@ def knowledge(executable: Path) -> VllmKnowledge:
     def asking() -> None:
         click.echo(f"kimisvc: asking {executable} what it knows, once per version", err=True)
 
-    cache = vllm_binary.cache_folder()
-    return vllm_binary.knowledge(executable, cache, asking=asking) or shipped_knowledge()
+    context = click.get_current_context(silent=True)
+    told = context.find_root().meta if context else {}
+    key = f"{__name__}.{executable}"  # one command asks once, also where no answer can be kept
+    if key not in told:
+        caches = vllm_binary.cache_folders()
+        known = vllm_binary.knowledge(executable, caches, asking=asking)
+        told[key] = known or shipped_knowledge()
+    found: VllmKnowledge = told[key]
+    return found
 
 
 def find_profile(path: str) -> Path:

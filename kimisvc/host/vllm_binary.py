@@ -24,7 +24,7 @@ from kimisvc.host.vllm_inspect import ask, program
 from kimisvc.records.vllm import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 ASK_TIMEOUT = 120.0
 """A cold start of vLLM's imports may take a minute (s)."""
@@ -96,27 +96,26 @@ def nothing() -> None:
 
 def knowledge(
     executable: Path,
-    cache: Path | None,
+    caches: Sequence[Path],
     timeout: float = ASK_TIMEOUT,
     asking: Callable[[], None] = nothing,
 ) -> VllmKnowledge | None:
-    """Given the vllm program and a folder for answers, return what that vLLM knows.
+    """Given the vllm program and the folders for answers, return what that vLLM knows.
 
     None if it cannot be asked: it is missing, belongs to no environment, fails,
-    or takes longer than `timeout` (s). Asked once per version and installation;
-    `cache` None keeps no answer. Where `cache` may not be written the answer is
-    kept in the user's own folder. A kept answer that is broken, somebody
-    else's, or of another vLLM is as none. That there was no answer is kept for an
-    hour: a vLLM that cannot be imported takes its time to say so. `asking` is
+    or takes longer than `timeout` (s). Asked once per version and installation:
+    the answer is kept in the first of `caches` that may be written, and read from
+    whichever has it. A kept answer that is broken, of somebody else than root or
+    this user, or of another vLLM is as none. That there was no answer is kept for
+    an hour: a vLLM that cannot be imported takes its time to say so. `asking` is
     called before a question that takes many seconds. Never raises.
     """
     installed = _installed(executable)
     if installed is None:
         return None
-    folders = _folders(cache)
     key = _key(executable, installed)
     name = f"vllm-{hashlib.sha256(key['executable'].encode()).hexdigest()[:16]}.json"
-    for folder in folders:
+    for folder in caches:
         note = _kept(folder / name, key)
         if note is None:
             continue
@@ -127,17 +126,22 @@ def knowledge(
     told = ask(installed.python, installed.packages, timeout)
     known = _understood(told)
     answer = {"told": told} if known else {"told": None, "asked_at": time.time()}
-    _keep(folders, name, json.dumps({**key, **answer}))
+    _keep(caches, name, json.dumps({**key, **answer}))
     return known
 
 
-def cache_folder() -> Path:
-    """Return where answers are kept: the system's cache folder for root, else the user's own."""
+def cache_folders() -> tuple[Path, ...]:
+    """Return where answers lie: in the system's cache folder, which root writes and everybody reads.
+
+    Others than root have their own folder besides.
+    """
+    system = Path("/var/cache/kimisvc")
     if os.geteuid() == 0:
-        return Path("/var/cache/kimisvc")
+        return (system,)
     named = os.environ.get("XDG_CACHE_HOME", "")
     home = os.environ.get("HOME", "/nonexistent")
-    return (Path(named) if named.startswith("/") else Path(home) / ".cache") / "kimisvc"
+    own = Path(named) if named.startswith("/") else Path(home) / ".cache"
+    return system, own / "kimisvc"
 
 
 # ---------------------------------------------------------------- the environment
@@ -202,12 +206,6 @@ def _key(executable: Path, installed: _Installed) -> dict[str, str]:
     }
 
 
-def _folders(cache: Path | None) -> tuple[Path, ...]:
-    if cache is None:
-        return ()
-    return tuple(dict.fromkeys((cache, cache_folder()) if os.geteuid() else (cache,)))
-
-
 def _kept(path: Path, key: dict[str, str]) -> dict[str, Any] | None:
     """The note of an answer, or of there being none; None where it is not ours or of another."""
     try:
@@ -237,7 +235,7 @@ def _understood(told: Any) -> VllmKnowledge | None:
     return known if known.options else None
 
 
-def _keep(folders: tuple[Path, ...], name: str, text: str) -> None:
+def _keep(folders: Sequence[Path], name: str, text: str) -> None:
     """Write the answer into the first of the folders that takes it; none is no harm."""
     for folder in folders:
         try:

@@ -132,9 +132,9 @@ def executable() -> Path:
 @pytest.fixture(scope="module")
 def known(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> VllmKnowledge:
     cache = tmp_path_factory.mktemp("cache")
-    asked = knowledge(executable, cache)
+    asked = knowledge(executable, (cache,))
     assert asked is not None
-    assert knowledge(executable, cache, timeout=0.0) == asked  # no time to ask: it was kept
+    assert knowledge(executable, (cache,), timeout=0.0) == asked  # no time to ask: it was kept
     return asked
 
 

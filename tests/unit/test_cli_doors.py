@@ -145,3 +145,16 @@ def test_an_instance_that_this_box_never_had_is_refused_with_those_it_has(
     for command in ("history", "report"):
         assert main([command, "--instance", "kimmi"]) == 2, command
         assert said in capsys.readouterr().err
+
+
+def test_one_command_asks_a_vllm_once_though_no_answer_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(*_: object, asking: Callable[[], None]) -> VllmKnowledge:
+        asking()
+        return VllmKnowledge("1", KnownFrom.ASKED, {}, frozenset())
+
+    monkeypatch.setattr("kimisvc.host.vllm_binary.knowledge", answer)
+    for _ in range(2):
+        main(["explain", written(tmp_path, "/srv/models/Kimi")])
+        assert capsys.readouterr().err.count("asking /opt/v/bin/vllm") == 1

@@ -62,7 +62,7 @@ def test_it_is_sound_for_the_newest_vllm(name: str) -> None:
 @pytest.mark.skipif(not REAL_VLLM.exists(), reason=f"{REAL_VLLM}: packaging/setup demo vllm")
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_sound_for_a_real_vllm(name: str) -> None:
-    asked = vllm_binary.knowledge(REAL_VLLM, vllm_binary.cache_folder())
+    asked = vllm_binary.knowledge(REAL_VLLM, vllm_binary.cache_folders())
     assert asked is not None
     assert asked.version != shipped_knowledge().version  # else it would be the same test again
     assert warned_of(name, asked) == WARNED_OF.get(name, [])

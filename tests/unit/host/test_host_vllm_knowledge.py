@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kimisvc.host.vllm_binary import cache_folder, knowledge
+from kimisvc.host.vllm_binary import cache_folders, knowledge
 from kimisvc.records.vllm import KnownFrom, OptionKind, VariableReading
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def environment(place: Path, **files: str) -> Path:
 
 
 def test_what_a_vllm_tells(place: Path) -> None:
-    known = knowledge(environment(place), None)
+    known = knowledge(environment(place), ())
     assert known is not None
     assert known.known_from is KnownFrom.ASKED
     assert list(known.options) == ["size"]
@@ -91,7 +91,7 @@ def test_what_a_vllm_tells(place: Path) -> None:
 
 @as_root
 def test_root_asks_as_nobody(place: Path) -> None:
-    known = knowledge(environment(place), None)
+    known = knowledge(environment(place), ())
     assert known is not None
     assert known.version == "9.9.9+asked.by.65534"
 
@@ -102,7 +102,7 @@ def test_what_nobody_may_not_read_its_owner_is_asked_for(place: Path) -> None:
     for path in (place, *place.rglob("*")):
         os.chown(path, 12345, 12345, follow_symlinks=False)
     place.chmod(0o700)
-    known = knowledge(program, None)
+    known = knowledge(program, ())
     assert known is not None
     assert known.version == "9.9.9+asked.by.12345"
 
@@ -111,7 +111,7 @@ def test_what_nobody_may_not_read_its_owner_is_asked_for(place: Path) -> None:
 def test_what_root_alone_may_read_is_not_asked(place: Path) -> None:
     program = environment(place)
     place.chmod(0o700)
-    assert knowledge(program, None) is None
+    assert knowledge(program, ()) is None
 
 
 def test_asking_sees_no_secret_and_leaves_nothing(
@@ -126,7 +126,7 @@ def test_asking_sees_no_secret_and_leaves_nothing(
         "environment_variables = {'VLLM_X': lambda: os.environ['HOME']}\n"
     )
     before = set(Path(tempfile.gettempdir()).iterdir())
-    assert knowledge(environment(place, envs=envs), None) is not None
+    assert knowledge(environment(place, envs=envs), ()) is not None
     left = {p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("kimisvc-ask-")}
     assert left <= before
     assert list(place.rglob("__pycache__")) == []
@@ -136,68 +136,78 @@ def test_it_is_asked_once(place: Path, tmp_path: Path) -> None:
     program = environment(place)
     asked: list[str] = []
     cache = tmp_path / "cache"
-    first = knowledge(program, cache, asking=lambda: asked.append("once"))
+    first = knowledge(program, (cache,), asking=lambda: asked.append("once"))
     (place / "bin" / "python3").unlink()  # no way to ask again
     assert first is not None
-    assert knowledge(program, cache, asking=lambda: asked.append("twice")) == first
+    assert knowledge(program, (cache,), asking=lambda: asked.append("twice")) == first
     assert asked == ["once"]
-    assert knowledge(program, tmp_path / "other") is None
+    assert knowledge(program, (tmp_path / "other",)) is None
 
 
 def test_another_installation_is_asked_again(place: Path, tmp_path: Path) -> None:
     program = environment(place)
-    assert knowledge(program, tmp_path) is not None
+    assert knowledge(program, (tmp_path,)) is not None
     packages = place / "lib" / "python3.11" / "site-packages"
     (packages / "vllm_some_plugin-1.0.dist-info").mkdir()
     os.utime(packages, (1, 1))
     (place / "bin" / "python3").unlink()
-    assert knowledge(program, tmp_path) is None
+    assert knowledge(program, (tmp_path,)) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"executable": 1}', "[" * 100000])
 def test_a_broken_answer_is_asked_for_again(place: Path, tmp_path: Path, text: str) -> None:
     program = environment(place)
-    known = knowledge(program, tmp_path)
+    known = knowledge(program, (tmp_path,))
     (kept,) = tmp_path.iterdir()
     good = kept.read_text()
     kept.write_text(text)
-    assert knowledge(program, tmp_path) == known
+    assert knowledge(program, (tmp_path,)) == known
     assert kept.read_text() == good
 
 
 def test_an_answer_of_another_form_is_asked_for_again(place: Path, tmp_path: Path) -> None:
     program = environment(place)
-    known = knowledge(program, tmp_path)
+    known = knowledge(program, (tmp_path,))
     (kept,) = tmp_path.iterdir()
     kept.write_text(kept.read_text().replace('"INTEGER"', '"ODD"'))
-    assert knowledge(program, tmp_path) == known
+    assert knowledge(program, (tmp_path,)) == known
 
 
 @as_root
 def test_an_answer_of_another_user_is_not_believed(place: Path, tmp_path: Path) -> None:
     program = environment(place)
-    known = knowledge(program, tmp_path)
+    known = knowledge(program, (tmp_path,))
     (kept,) = tmp_path.iterdir()
     kept.write_text(kept.read_text().replace("How large.", "planted"))
     os.chown(kept, 12345, 12345)
-    assert knowledge(program, tmp_path) == known
+    assert knowledge(program, (tmp_path,)) == known
 
 
 def test_a_link_in_the_cache_is_not_followed(place: Path, tmp_path: Path) -> None:
     program = environment(place)
-    known = knowledge(program, tmp_path / "cache")
+    known = knowledge(program, (tmp_path / "cache",))
     (kept,) = (tmp_path / "cache").iterdir()
     kept.rename(tmp_path / "elsewhere")
     kept.symlink_to(tmp_path / "elsewhere")
-    assert knowledge(program, tmp_path / "cache") == known
+    assert knowledge(program, (tmp_path / "cache",)) == known
     assert not kept.is_symlink()
 
 
 def test_a_cache_that_cannot_be_written_is_no_harm(place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    if os.geteuid():  # pragma: no cover - the own folder would take it
-        return
-    assert knowledge(environment(place), tmp_path / "file" / "cache") is not None
+    assert knowledge(environment(place), (tmp_path / "file" / "cache",)) is not None
+
+
+def test_an_answer_that_lies_in_one_of_the_folders_is_read_from_there(
+    place: Path, tmp_path: Path
+) -> None:
+    program, asked = environment(place), []
+    (tmp_path / "file").write_text("")
+    shut, own = tmp_path / "file" / "cache", tmp_path / "own"
+    first = knowledge(program, (shut, own), asking=lambda: asked.append("once"))
+    for caches in ((shut, own), (own, shut), (tmp_path / "empty", own)):
+        assert knowledge(program, caches, asking=lambda: asked.append("again")) == first
+    assert asked == ["once"]
 
 
 @pytest.mark.parametrize(
@@ -214,35 +224,35 @@ def test_a_cache_that_cannot_be_written_is_no_harm(place: Path, tmp_path: Path) 
 def test_a_vllm_that_cannot_tell(place: Path, tmp_path: Path, envs: str) -> None:
     asked: list[int] = []
     program = environment(place, envs=envs)
-    assert knowledge(program, tmp_path, asking=lambda: asked.append(1)) is None
-    assert knowledge(program, tmp_path, asking=lambda: asked.append(2)) is None
+    assert knowledge(program, (tmp_path,), asking=lambda: asked.append(1)) is None
+    assert knowledge(program, (tmp_path,), asking=lambda: asked.append(2)) is None
     assert asked == [1]  # for an hour it is not asked in vain again
 
     (kept,) = tmp_path.iterdir()
     note = json.loads(kept.read_text())
     for moment in (note["asked_at"] - 7200, note["asked_at"] + 7200, "yesterday"):
         kept.write_text(json.dumps({**note, "asked_at": moment}))
-        assert knowledge(program, tmp_path, asking=lambda: asked.append(3)) is None
+        assert knowledge(program, (tmp_path,), asking=lambda: asked.append(3)) is None
         assert asked.pop() == 3
 
 
 def test_a_vllm_that_takes_too_long(place: Path) -> None:
     program = environment(place, envs="import time\ntime.sleep(1000)\n")
-    assert knowledge(program, None, timeout=0.5) is None
+    assert knowledge(program, (), timeout=0.5) is None
 
 
 def test_where_there_is_no_vllm_nothing_is_known(tmp_path: Path) -> None:
-    assert knowledge(tmp_path / "nope", tmp_path) is None
-    assert knowledge(tmp_path, tmp_path) is None
-    assert knowledge(STAND_IN, tmp_path) is None
+    assert knowledge(tmp_path / "nope", (tmp_path,)) is None
+    assert knowledge(tmp_path, (tmp_path,)) is None
+    assert knowledge(STAND_IN, (tmp_path,)) is None
     program = environment(tmp_path / "env")
     shutil.rmtree(tmp_path / "env" / "lib")
-    assert knowledge(program, tmp_path) is None
+    assert knowledge(program, (tmp_path,)) is None
 
 
 def test_what_it_tells_cannot_play_with_the_terminal(place: Path) -> None:
     serve = FILES["entrypoints/cli/serve.py"].replace("How large.", "\\x1b[2JHow\\u2028large.")
-    known = knowledge(environment(place, entrypoints__cli__serve=serve), None)
+    known = knowledge(environment(place, entrypoints__cli__serve=serve), ())
     assert known is not None
     assert known.options["size"].help == "?[2JHow large."
 
@@ -261,6 +271,6 @@ def test_where_answers_are_kept(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert cache_folder() == Path(folder)
+    assert cache_folders() == (Path("/var/cache/kimisvc"), Path(folder))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert cache_folder() == Path("/var/cache/kimisvc")
+    assert cache_folders() == (Path("/var/cache/kimisvc"),)
