@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "packaging" / "prometheus"
 RULES = FOLDER / "kimisvc.rules.yml"
-DASHBOARD = REPOSITORY / "packaging" / "grafana" / "kimisvc.json"
 TEXT = RULES.read_text()
 ROWS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load(TEXT)["groups"] for rule in group["rules"]

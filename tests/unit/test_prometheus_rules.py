@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from dashboard import EXPRESSIONS
 from prometheus_play import (
     ALERTS,
-    DASHBOARD,
     FOLDER,
     REPOSITORY,
     ROWS,
@@ -134,10 +133,8 @@ def test_every_series_of_a_rule_exists() -> None:
 
 
 def test_no_range_over_a_counter_is_shorter_than_two_scrapes_a_minute() -> None:
-    dashboard = json.loads(DASHBOARD.read_text())
-    drawn = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
-    marked = [one["expr"] for one in dashboard["annotations"]["list"] if "expr" in one]
-    for expr in (*(row["expr"] for row in ROWS), *drawn, *marked):
+    drawn = [expr for expressions in EXPRESSIONS.values() for expr in expressions]
+    for expr in (*(row["expr"] for row in ROWS), *drawn):
         for count, of in re.findall(r"\[(\d+)([smhd])\]", expr):
             assert int(count) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[of] >= 120, expr
 
@@ -145,30 +142,3 @@ def test_no_range_over_a_counter_is_shorter_than_two_scrapes_a_minute() -> None:
 def test_every_series_of_the_healthy_scene_exists() -> None:
     known = {family.name for family in FAMILIES} | SERIES | PROMETHEUS_OWN
     assert {series.partition("{")[0] for series in HEALTHY} <= known
-
-
-def test_every_series_of_the_dashboard_exists_and_no_panel_lies_on_another() -> None:
-    known = {family.name for family in FAMILIES} | SERIES | PROMETHEUS_OWN
-    dashboard = json.loads(DASHBOARD.read_text())
-    for panel in dashboard["panels"]:
-        for target in panel.get("targets", ()):
-            assert target["datasource"]["uid"] == "${datasource}"
-            assert set(NAME.findall(target["expr"])) <= known, panel["title"]
-    taken = [
-        (column, line)
-        for p in (panel["gridPos"] for panel in dashboard["panels"])
-        for column in range(p["x"], p["x"] + p["w"])
-        for line in range(p["y"], p["y"] + p["h"])
-    ]
-    assert len(taken) == len(set(taken))
-    assert max(column for column, _ in taken) < 24
-
-
-def test_the_dashboard_asks_for_a_source_an_instance_and_a_host() -> None:
-    dashboard = json.loads(DASHBOARD.read_text())
-    variables = {one["name"]: one for one in dashboard["templating"]["list"]}
-    assert list(variables) == ["datasource", "instance", "host"]
-    host = variables["host"]
-    # A box without the label has no host to choose, and "all" is any or none.
-    assert (host["includeAll"], host["allValue"]) == (True, ".*")
-    assert host["query"]["query"] == 'label_values(kimisvc_up{instance="$instance"}, host)'

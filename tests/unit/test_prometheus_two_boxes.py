@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from prometheus_play import ALERTS, DASHBOARD, needs_promtool, play
+from dashboard import EXPRESSIONS, sent
+from prometheus_play import ALERTS, needs_promtool, play
 from prometheus_scenarios import NO_EXPORTER, SCENES, STOPPED
 from prometheus_scenes import EXPORTER_UP, GONE, HEALTHY, MISSING, Scene, always, kimi, unit
 
@@ -19,10 +19,6 @@ HOST = 'host="box",'
 GATED_AT = kimi("kimisvc_gate_timestamp_seconds")
 DOWN = {**STOPPED, **unit("service", "failed"), GATED_AT: GONE}
 SILENT = {**NO_EXPORTER, EXPORTER_UP: always(0), GATED_AT: GONE}
-BOARD = json.loads(DASHBOARD.read_text())
-EXPRESSIONS = {p["title"]: [t["expr"] for t in p.get("targets", ())] for p in BOARD["panels"]} | {
-    one["name"]: [one["expr"]] for one in BOARD["annotations"]["list"] if "expr" in one
-}
 Samples = tuple[tuple[str, float], ...]
 WELL: Mapping[str, Samples] = {
     "Verdict": (('{verdict="PASS"}', 1),),
@@ -44,9 +40,7 @@ def boxes(scene: Scene, **hosts: Mapping[str, str]) -> Scene:
 
 def check(title: str, host: str, expected: Samples) -> dict[str, Any]:
     """Return a check of the first query of a panel or annotation, as Grafana sends it for a host."""
-    expr = EXPRESSIONS[title][0]
-    for name, value in (("$instance", "kimi"), ("$host", host), ("$__rate_interval", "2m")):
-        expr = expr.replace(name, value)
+    expr = sent(EXPRESSIONS[title][0], "kimi", host, "2m")
     samples = [{"labels": labels, "value": value} for labels, value in expected]
     return {"expr": expr, "eval_time": "30m", "exp_samples": samples}
 
