@@ -47,6 +47,20 @@ class CanaryFigures:
     ttft_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The server's counters could not say whether anybody else used it; `detail`: why not.
+
+    It may be idle, so this is no reason to call it busy; and it answers, so it has not failed.
+    """
+
+    detail: str
+
+    def __str__(self) -> str:
+        """Return it as one phrase."""
+        return f"whether others use the server is not known: {self.detail}"
+
+
 def sing(
     api: Api,
     profile: Profile,
@@ -55,10 +69,10 @@ def sing(
     seed: str = "",
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> CanaryFigures | Broken:
+) -> CanaryFigures | Broken | Unseen:
     """Given a ready server, its profile and what a canary may ask, return its speed or what broke it.
 
-    Trouble.DISTURBED: others use the server, or its counters cannot tell. No
+    Trouble.DISTURBED: others use the server; Unseen: its counters cannot tell. No
     request is begun once this has taken as long as one may (`probe.timeout`).
     """
     world = World(api, clock, sleep)
@@ -70,7 +84,7 @@ def sing(
         prompt = fresh_prompt(seed, len(samples), PROMPT_TOKENS)
         request = Request(model, prompt, settings.max_tokens, profile.probe.timeout)
         outcome = _one(world, request)
-        if isinstance(outcome, Broken):
+        if isinstance(outcome, Broken | Unseen):
             return outcome
         samples.append(outcome)
     return figures(samples)
@@ -83,7 +97,7 @@ def figures(samples: list[Sample]) -> CanaryFigures:
     return CanaryFigures(fmean(speeds), interval, median(s.ttft_s for s in samples))
 
 
-def _one(world: World, request: Request) -> Sample | Broken:
+def _one(world: World, request: Request) -> Sample | Broken | Unseen:
     """Look, play one request, and keep it only where the server's counters say it was alone."""
     obstacle = _obstacle(world)
     if obstacle is not None:
@@ -91,19 +105,19 @@ def _one(world: World, request: Request) -> Sample | Broken:
     outcome = play(world, request)
     if isinstance(outcome, Broken) or outcome.engine_decode_tok_s is not None:
         return outcome
-    return Broken(Trouble.DISTURBED, "its counters do not say that this request was alone")
+    return Unseen("its counters do not say that this request was alone")
 
 
-def _obstacle(world: World) -> Broken | None:
+def _obstacle(world: World) -> Broken | Unseen | None:
     """Why no request is sent now; None on an idle server."""
     try:
         counters = world.api.counters()
     except KimisvcError as error:
         if error.code.startswith("http-"):
-            return Broken(Trouble.DISTURBED, f"whether it is idle is not known: {error.message}")
+            return Unseen(f"its /metrics: {error.message}")
         return Broken(Trouble.UNREACHABLE, f"its counters: {error.message}")
     if counters is None:
-        return Broken(Trouble.DISTURBED, "whether it is idle is not known: it shows no counters")
+        return Unseen("its /metrics lacks the counters that say so, as under --disable-log-stats")
     if counters.running > 0 or counters.waiting > 0:
         words = f"{counters.running:g} running and {counters.waiting:g} waiting"
         return Broken(Trouble.DISTURBED, words)

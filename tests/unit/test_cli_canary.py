@@ -26,6 +26,10 @@ NOTHING = CanaryRow(1.0, "a", 7, "ll_ring", CanaryResult.SKIPPED_BUSY)
             "skipped not ready: its gate is at work",
         ),
         (
+            replace(NOTHING, result=CanaryResult.SKIPPED_UNKNOWN, reason="HTTP status 404"),
+            "skipped unknown: HTTP status 404",
+        ),
+        (
             replace(NOTHING, result=CanaryResult.FAILED, reason="accepted, no first token"),
             "failed: accepted, no first token",
         ),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.host.vllm_api import VllmApi
+    from kimisvc.measure.canary import Unseen
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import UnitState
 
@@ -61,7 +62,7 @@ def _probed(
     service: UnitState,
     blank: CanaryRow,
 ) -> CanaryRow:
-    from kimisvc.measure.canary import sing
+    from kimisvc.measure.canary import CanaryFigures, sing
 
     if profile.canary is None:
         raise KimisvcError("no-canary", f"generation {blank.generation} asks for no canary")
@@ -74,10 +75,10 @@ def _probed(
     found = _seen(box, api.health(), blank)
     if found is None:
         sung = sing(api, profile, profile.canary, clock=box.clock, sleep=box.sleep)
-        if isinstance(sung, Broken):
-            found = replace(blank, result=_result(sung), reason=str(sung))
-        else:
+        if isinstance(sung, CanaryFigures):
             found = replace(blank, result=CanaryResult.MEASURED, **figures_of(sung))  # type: ignore[arg-type]  # fields of floats
+        else:
+            found = replace(blank, result=_result(sung), reason=str(sung))
     # What it met when its server ended, or a gate came, says nothing of the server.
     after = box.systemd.state(service.name)
     reason = _not_ready(box, after, blank.invocation)
@@ -115,8 +116,10 @@ def _was_ready(box: Box, invocation: str) -> bool:
     return start is not None and start.ready_at is not None
 
 
-def _result(broken: Broken) -> CanaryResult:
-    disturbed = broken.trouble is Trouble.DISTURBED
+def _result(sung: Broken | Unseen) -> CanaryResult:
+    if not isinstance(sung, Broken):
+        return CanaryResult.SKIPPED_UNKNOWN
+    disturbed = sung.trouble is Trouble.DISTURBED
     return CanaryResult.SKIPPED_BUSY if disturbed else CanaryResult.FAILED
 
 

@@ -32,12 +32,21 @@ class Accepted(Enum):
 
 
 class CanaryResult(Enum):
-    """What became of one canary: a figure, a reason not to measure, or a failure."""
+    """What became of one canary: a figure, a reason not to measure, or a failure.
+
+    Unknown is whether the server was idle: its counters could not be read, or did not tell.
+    """
 
     MEASURED = "measured"
     SKIPPED_BUSY = "skipped_busy"
     SKIPPED_NOT_READY = "skipped_not_ready"
+    SKIPPED_UNKNOWN = "skipped_unknown"
     FAILED = "failed"
+
+
+SKIPPED = (
+    CanaryResult.SKIPPED_BUSY, CanaryResult.SKIPPED_NOT_READY, CanaryResult.SKIPPED_UNKNOWN,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.history import CanaryResult
+from kimisvc.deploy.history.rows import SKIPPED
 from kimisvc.deploy.start_facts import FACTS, MOMENTARY
 from kimisvc.observe.report.words import moment, number, plain, span, speed, target
 
@@ -69,7 +70,7 @@ def canary_table(story: Story, profile: str) -> Table:
     for day, rows in days.items():
         seen = [row.decode_tok_s for row in rows if row.decode_tok_s is not None]
         count = Counter(row.result for row in rows)
-        skipped = count[CanaryResult.SKIPPED_BUSY] + count[CanaryResult.SKIPPED_NOT_READY]
+        skipped = sum(count[result] for result in SKIPPED)
         least, middle = (min(seen), median(seen)) if seen else (None, None)
         texts = (count[CanaryResult.MEASURED], skipped, count[CanaryResult.FAILED])
         figures = (*map(str, texts), number(middle), number(least))

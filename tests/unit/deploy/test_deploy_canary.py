@@ -21,7 +21,7 @@ from kimisvc.deploy.plan import Action
 from kimisvc.deploy.status import drift
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
-from kimisvc.measure.canary import CanaryFigures
+from kimisvc.measure.canary import CanaryFigures, Unseen
 from kimisvc.measure.outcome import Broken, Trouble
 from kimisvc.records.proof import Health, Interval, Proof, Verdict, VerdictKind
 from kimisvc.records.units import Installation, UnitFile, UnitState
@@ -131,13 +131,13 @@ def box(tmp_path: Path) -> Box:
 def run(
     box: Box,
     monkeypatch: pytest.MonkeyPatch,
-    sung: CanaryFigures | Broken = FIGURES,
+    sung: CanaryFigures | Broken | Unseen = FIGURES,
     health: Health = Health.READY,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> CanaryRow:
     """Run a canary whose probe comes to `sung`, and to `meanwhile` beside it."""
 
-    def sing(*_: Any, **__: Any) -> CanaryFigures | Broken:
+    def sing(*_: Any, **__: Any) -> CanaryFigures | Broken | Unseen:
         meanwhile()
         return sung
 
@@ -178,6 +178,20 @@ def test_every_trouble_but_other_traffic_is_a_failure(
         ROW, result=result, decode_tok_s=None, low=None, high=None, ttft_s=None,
         reason=f"{trouble.value}: nothing in 120 s",
     )  # fmt: skip
+
+
+def test_a_server_that_shows_no_counters_is_not_busy_and_the_history_says_so(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = run(box, monkeypatch, Unseen("its /metrics: HTTP status 404: Not Found"))
+    assert row == replace(
+        ROW, result=CanaryResult.SKIPPED_UNKNOWN, decode_tok_s=None, low=None, high=None,
+        ttft_s=None, reason="whether others use the server is not known: its /metrics:"
+        " HTTP status 404: Not Found",
+    )  # fmt: skip
+    assert keep_canaries(box) == (row,)
+    assert box.history.canaries() == (replace(row, sequence=1),)
+    assert box.history.canary_counts() == {"skipped_unknown": 1}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from measure_support import Clock, Played, counted, even_stream, profile, serving, token, usage
 
 from kimisvc.errors import HostError
-from kimisvc.measure.canary import RUNS, CanaryFigures, figures, sing
+from kimisvc.measure.canary import RUNS, CanaryFigures, Unseen, figures, sing
 from kimisvc.measure.outcome import Broken, Trouble
 from kimisvc.records.profile import CanarySettings
 from kimisvc.records.proof import Sample
@@ -31,7 +31,7 @@ def alone(requests: int) -> list[EngineCounters]:
 
 def sung(
     *streams: Any, counters: Any = None, **probe: Any
-) -> tuple[CanaryFigures | Broken, Played]:
+) -> tuple[CanaryFigures | Broken | Unseen, Played]:
     clock = Clock()
     api = Played(clock, *streams, counters=counters or alone(RUNS))
     came = sing(
@@ -70,21 +70,28 @@ def test_a_slow_server_is_asked_once() -> None:
     assert came.decode_tok_s == pytest.approx(0.2)
 
 
+def test_nothing_is_sent_to_a_server_that_others_use() -> None:
+    came, api = sung(counters=[counted(running=1)])
+    assert came == Broken(Trouble.DISTURBED, "1 running and 0 waiting")
+    assert api.bodies == []
+
+
 @pytest.mark.parametrize(
-    ("counters", "said"),
+    ("looked", "said"),
     [
-        ([counted(running=1)], "1 running and 0 waiting"),
-        ([None], "it shows no counters"),
-        ([HostError("http-404", "HTTP status 404: no")], "is not known"),
+        (None, "its /metrics lacks the counters that say so, as under --disable-log-stats"),
+        (HostError("http-404", "HTTP status 404: no"), "its /metrics: HTTP status 404: no"),
+        (HostError("http-500", "HTTP status 500: oh"), "its /metrics: HTTP status 500: oh"),
+        (HostError("http-503", "HTTP status 503: later"), "its /metrics: HTTP status 503: later"),
     ],
+    ids=["none", "404", "500", "503"],
 )
-def test_nothing_is_sent_unless_the_server_is_known_to_be_idle(
-    counters: list[EngineCounters | HostError | None], said: str
+def test_a_server_without_counters_is_not_called_busy_and_nothing_is_sent(
+    looked: HostError | None, said: str
 ) -> None:
-    came, api = sung(counters=counters)
-    assert isinstance(came, Broken)
-    assert came.trouble is Trouble.DISTURBED
-    assert said in came.detail
+    came, api = sung(counters=[looked])
+    assert isinstance(came, Unseen)
+    assert str(came) == f"whether others use the server is not known: {said}"
     assert api.bodies == []
 
 
@@ -107,8 +114,12 @@ def test_what_others_took_part_in_is_no_figure(after: EngineCounters) -> None:
 
 def test_what_cannot_be_shown_to_have_been_alone_is_no_figure() -> None:
     came, _ = sung(even_stream(TOKENS, 50.0), counters=[counted(), counted(), None])
-    assert isinstance(came, Broken)
-    assert came.trouble is Trouble.DISTURBED
+    assert came == Unseen("its counters do not say that this request was alone")
+
+
+def test_counters_that_are_gone_when_the_request_begins_make_no_figure() -> None:
+    came, _ = sung(even_stream(TOKENS, 50.0), counters=[counted(), None])
+    assert isinstance(came, Unseen)
 
 
 def test_others_in_the_last_request_spoil_the_whole() -> None:
@@ -160,6 +171,12 @@ def test_a_hung_engine_is_told_as_what_it_is() -> None:
         came = sing(api, profile(timeout=1.0), ASKED)
     assert isinstance(came, Broken)
     assert str(came).startswith("accepted, no first token")
+
+
+def test_a_server_that_keeps_no_statistics() -> None:
+    with serving(log_stats=False) as api:
+        came = sing(api, profile(), ASKED)
+    assert isinstance(came, Unseen)
 
 
 def test_a_server_others_use() -> None:

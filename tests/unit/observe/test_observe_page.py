@@ -186,6 +186,7 @@ def test_a_canary_is_shown_where_there_is_one(tmp_path: Path) -> None:
     values = shown(scene)
     assert values['canary_runs_total{result="measured"}'] == 4
     assert values['canary_runs_total{result="failed"}'] == 0
+    assert values['canary_runs_total{result="skipped_unknown"}'] == 0
     assert values['probe_decode_tokens_per_second{source="canary"}'] == 79
     assert values['probe_decode_tokens_per_second{source="gate"}'] == 81.9
     assert values['unit_state{state="inactive",unit="canary"}'] == 1

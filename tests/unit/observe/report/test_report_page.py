@@ -14,12 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kimisvc.deploy.contests import Contests, contests
-from kimisvc.deploy.history import BenchRow, History, Which
+from kimisvc.deploy.history import BenchRow, CanaryResult, CanaryRow, History, Which
 from kimisvc.observe.report import terminal
 from kimisvc.observe.report.page import page
 from kimisvc.observe.report.speed import Bucket, runs
 from kimisvc.observe.report.story import Story, read_story
-from kimisvc.observe.report.tables import MOST_ROWS, Cell, bench_table, environment_table
+from kimisvc.observe.report.tables import (
+    MOST_ROWS,
+    Cell,
+    bench_table,
+    canary_table,
+    environment_table,
+)
 from kimisvc.records.proof import Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -173,6 +179,17 @@ def test_how_a_start_was_measured_is_told_and_clocks_of_a_moment_are_no_change(
     assert newest["Sampling temperature"] == Cell("0", "fact")
     benches = bench_table(story)
     assert [row[benches.head.index("vLLM")].text for row in benches.rows] == ["-", "0.34.0"]
+
+
+def test_canaries_that_could_not_see_are_counted_with_the_skipped(tmp_path: Path) -> None:
+    history = History(tmp_path / "one.sqlite")
+    for result in CanaryResult:
+        speed = 80.0 if result is CanaryResult.MEASURED else None
+        history.add_canary(CanaryRow(NOW - 3600.0, "i", 1, "p", result, speed))
+    table = canary_table(read_story(long_history.box(history), Which(), NOW), "p")
+    (day,) = table.rows
+    told = dict(zip(table.head, (cell.text for cell in day), strict=True))
+    assert (told["Measured"], told["Skipped"], told["Failed"]) == ("1", "3", "1")
 
 
 def test_an_empty_history_and_one_without_figures_have_a_page(tmp_path: Path) -> None:
