@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.context_length import ASKERS, LENGTH, longest_need, tokens
+from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.quantities import format_duration
 from kimisvc.profile.values import shown
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _UNIT_ENDINGS = ("-gate", "-rollback", "-canary", "-tune")
 _FIRST_FREE_PORT = 1024
+NO_COUNTERS = "disable-log-stats"
+"""The option of `vllm serve` under which it prints no counters of its engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,21 @@ def _open_host(profile: Profile) -> Iterator[Finding]:
         )
 
 
+def _canary_without_counters(profile: Profile) -> Iterator[Finding]:
+    """A canary measures only where vLLM's counters say that the server is idle (measure.canary).
+
+    Under --disable-log-stats it keeps none (vllm 0.12 to 0.33, v1/metrics/loggers.py).
+    """
+    if profile.canary is not None and option(profile.args, NO_COUNTERS) is True:
+        yield Finding(
+            ("args", NO_COUNTERS),
+            f"without vLLM's counters no canary can see whether the server is idle, so none ever "
+            f"measures: each is skipped as skipped_unknown. Leave out {NO_COUNTERS} or [canary]",
+            Severity.WARNING,
+            or_at=(("canary", "every"),),
+        )
+
+
 RULES: tuple[Rule, ...] = (
     Rule((("probe", "min_runs"), ("probe", "max_runs")), _runs),
     Rule((("service", "instance"),), _instance_name),
@@ -186,6 +204,7 @@ RULES: tuple[Rule, ...] = (
     Rule((("service", "secrets_file"),), _secrets_pattern),
     Rule((("golden",),), _golden_patterns),
     Rule((("args", LENGTH), *ASKERS), _context_length),
+    Rule((("args", NO_COUNTERS), ("canary", "every")), _canary_without_counters),
     Rule(
         (("env", "VLLM_ENGINE_READY_TIMEOUT_S"), ("service", "load_timeout")),
         _ready_timeout,
