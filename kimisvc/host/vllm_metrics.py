@@ -10,9 +10,14 @@ Names: vLLM 0.12 to 0.33, v1/metrics/loggers.py. Format: Prometheus text 0.0.4,
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from kimisvc.records.proof import EngineCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _WANTED = {
     "vllm:generation_tokens_total": "generation_tokens",
@@ -27,6 +32,8 @@ _OPTIONAL = {"vllm:kv_cache_usage_perc": "kv_cache"}
 """What may be missing: it only says more."""
 _READ = {**_WANTED, **_OPTIONAL}
 _GAUGES = ("running", "waiting", "kv_cache")
+_ENGINE = re.compile(r'(?<=[{, ])(?:engine|model_name)="(?:[^"\\]|\\.)*"')
+"""The labels that tell one engine from another; in a value a quote has a backslash before it."""
 
 
 def engine_counters(text: str) -> EngineCounters | None:
@@ -36,7 +43,24 @@ def engine_counters(text: str) -> EngineCounters | None:
     `missing_counters` says which.
     """
     sums = _sums(text)
-    return EngineCounters(**sums) if sums.keys() >= set(_WANTED.values()) else None
+    return EngineCounters(**sums) if _whole(sums) else None
+
+
+def each_engine(text: str) -> Mapping[str, EngineCounters]:
+    """Given the text of /metrics, return the counters of each engine; empty if one is missing.
+
+    Several API servers (PROMETHEUS_MULTIPROC_DIR) show an engine's gauges from the first request
+    on that it gets (prometheus_client, `mostrecent`), its counters at once: until then nothing
+    runs or waits there.
+    """
+    engines: dict[str, dict[str, float]] = {}
+    for labels, field, value in _samples(text):
+        engine = engines.setdefault(labels, {})
+        engine[field] = engine.get(field, 0.0) + value
+    found = [{"running": 0.0, "waiting": 0.0} | counters for counters in engines.values()]
+    if not _whole(_sums(text)) or not all(map(_whole, found)):
+        return {}
+    return {labels: EngineCounters(**one) for labels, one in zip(engines, found, strict=True)}
 
 
 def missing_counters(text: str) -> tuple[str, ...]:
@@ -82,18 +106,26 @@ def counters_delta(before: EngineCounters, after: EngineCounters) -> EngineCount
     return EngineCounters(**deltas, **gauges)
 
 
+def _whole(found: Mapping[str, float]) -> bool:
+    return found.keys() >= set(_WANTED.values())
+
+
 def _sums(text: str) -> dict[str, float]:
     sums: dict[str, float] = {}
+    for _, field, value in _samples(text):
+        sums[field] = sums.get(field, 0.0) + value
+    return sums
+
+
+def _samples(text: str) -> Iterator[tuple[str, str, float]]:
+    """Given the text of /metrics, yield what is read of it: (engine, field, value)."""
     for line in text.split("\n"):
         if not line.startswith("vllm:"):
             continue
         field = _READ.get(line.partition("{")[0].partition(" ")[0])
-        if field is None:
-            continue
-        value = _value(line)
-        if value is not None:
-            sums[field] = sums.get(field, 0.0) + value
-    return sums
+        value = _value(line) if field else None
+        if field and value is not None:
+            yield ",".join(sorted(_ENGINE.findall(line))), field, value
 
 
 def _value(line: str) -> float | None:

@@ -94,7 +94,7 @@ FAMILIES = (
     _gauge("load_duration_seconds", "How long the last finished load took.", facts.load_duration),
     _gauge(
         "decode_tokens_per_second",
-        "Decode throughput of one stream now, from the engine's counters; absent when idle or untold.",
+        "Decode throughput of one stream now, from the engines' counters; absent when idle or untold.",
         facts.decode_speed,
     ),
     _gauge(
@@ -104,7 +104,7 @@ FAMILIES = (
     ),
     _gauge(
         "engine_stalled",
-        "1 when requests run or wait and neither iterations nor use of the KV cache move, else 0.",
+        "1 when an engine has requests and moves neither iterations nor its use of the KV cache, else 0.",
         facts.stalled,
     ),
     _gauge("engine_reachable", "1 when /metrics of vLLM answers, else 0.", facts.reachable),
@@ -159,7 +159,8 @@ FAMILIES = (
     _counter("canary_runs_total", "Canary runs by what became of them.", facts.canary_runs, "result"),
     _gauge(
         "canary_due_timestamp_seconds",
-        "When the next canary has to have run, if only to be skipped; absent where none is asked for.",
+        "When the next canary has to have run, or been skipped, if not as skipped_unknown;"
+        " absent where none is asked for.",
         facts.canary_due,
     ),
     _counter(

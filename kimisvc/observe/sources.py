@@ -23,10 +23,11 @@ from kimisvc.deploy.unkept import waiting_rollbacks
 from kimisvc.errors import HostError
 from kimisvc.host import files
 from kimisvc.host.vllm_contract import missing
-from kimisvc.host.vllm_metrics import born, engine_counters, series_names
+from kimisvc.host.vllm_metrics import born, each_engine, series_names
 from kimisvc.host.vllm_page import metrics_page
-from kimisvc.observe.rates import Reading, Window, grown, live
+from kimisvc.observe.rates import live
 from kimisvc.observe.snapshots import EngineView, FilesView, HistoryView, UnitsView
+from kimisvc.observe.windows import Reading, Window, grown
 from kimisvc.records.units import UnitState
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class HistoryReader:
 
 @dataclass(frozen=True, slots=True)
 class _Canaries:
-    """The newest that measured and the newest of all, out of those up to a sequence."""
+    """The newest that measured, and when the newest flew that saw something, up to a sequence."""
 
     measured: CanaryRow | None = None
     until: int = 0
@@ -156,7 +157,9 @@ class _Canaries:
         if newest is None:
             return self
         measured = history.measured_canary(after=self.until)
-        return _Canaries(measured or self.measured, newest.sequence, newest.at)
+        seeing = history.seeing_canary(after=self.until)
+        at = self.at if seeing is None else seeing.at
+        return _Canaries(measured or self.measured, newest.sequence, at)
 
 
 def _history_view(history: History, canaries: _Canaries) -> HistoryView:
@@ -177,7 +180,7 @@ def _history_view(history: History, canaries: _Canaries) -> HistoryView:
 
 
 class EngineReader:
-    """Reads the engine's counters of one instance and keeps the window they make."""
+    """Reads the engines' counters of one instance and keeps the windows they make."""
 
     def __init__(
         self,
@@ -187,7 +190,7 @@ class EngineReader:
         """Given what tells the profile of now, and how a page is fetched, begin with no window."""
         self._profile = profile
         self._page = page
-        self._window = Window()
+        self._windows: Mapping[str, Window] = {}
 
     def read(self) -> EngineView:
         """Return the view of now; a server that is not there is a fact and no failure.
@@ -201,17 +204,18 @@ class EngineReader:
         try:
             page = self._page(host, profile.vllm.port, PAGE_TIMEOUT)
         except HostError as error:
-            self._window = Window()
+            self._windows = {}
             if error.code == "connection-refused":
                 return EngineView()
             raise
         lacks = missing(series_names(page.text))
-        counters = engine_counters(page.text)
-        if counters is None:
-            self._window = Window()
-            return EngineView(reachable=True, missing=lacks)
-        self._window = grown(self._window, Reading(page.at, counters, born(page.text)))
-        return EngineView(reachable=True, live=live(self._window), missing=lacks)
+        readings = {
+            engine: Reading(page.at, counters, born(page.text))
+            for engine, counters in each_engine(page.text).items()
+        }
+        self._windows = grown(self._windows, readings)
+        now = live(self._windows.values()) if readings else None
+        return EngineView(reachable=True, live=now, missing=lacks)
 
 
 def units_view(layout: Layout, states: Mapping[str, UnitState]) -> UnitsView | None:

@@ -1,4 +1,4 @@
-"""The decode speed of one stream, out of what lies between readings of the engine's counters. Pure.
+"""The decode speed of one stream, out of what lies between readings of each engine's counters. Pure.
 
 vLLM does not say how many requests decode and how many have their prompt read;
 `running` holds both. So a speed is told only where the counters leave no doubt.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LEAST_DECODED = 0.1
 """Less decoding than that is made of a gap or two and says nothing of a speed (s)."""
@@ -17,7 +21,7 @@ ALL_DECODE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What lies between two readings. `decoded`: tokens after the first of requests that finished."""
+    """What one engine did between two readings. `decoded`: tokens after the first of those that finished."""
 
     seconds: float
     tokens: float
@@ -29,29 +33,36 @@ class Interval:
     waiting: tuple[float, float]
 
 
-def per_stream(intervals: list[Interval]) -> float | None:
-    """Given a window's intervals, oldest first, return what one stream decodes (tok/s); None: untold.
+def per_stream(engines: Sequence[Sequence[Interval]]) -> float | None:
+    """Given intervals of each engine, oldest first, return what a stream decodes (tok/s); None: untold.
 
-    The speed of the streams that run now, else of those that finished, else of those before.
+    A mean over streams: those that run now, else those that finished, else those before. Each
+    engine is judged for itself: one that reads a prompt or stands has no say, and hides no other.
     Running requests times seconds would not do for all others: they hold the time in which
     prompts are read, and nothing of requests that came and went between two readings.
     """
-    steady = [_steady(other, one) for one, other in pairwise(intervals)]
-    newest = list(takewhile(lambda pair: pair[1], zip(intervals[:0:-1], steady[::-1], strict=True)))
-    return (
-        _of_steady([interval for interval, _ in newest])
-        or _of_finished(intervals)
-        or _of_steady([i for i, held in zip(intervals[1:], steady, strict=True) if held])
-    )
+    newest = [
+        interval
+        for intervals in engines
+        for interval, held in takewhile(lambda pair: pair[1], reversed(_judged(intervals)))
+    ]
+    before = [i for intervals in engines for i, held in _judged(intervals) if held]
+    finished = [interval for intervals in engines for interval in intervals]
+    return _of_steady(newest) or _of_finished(finished) or _of_steady(before)
 
 
-def _of_steady(intervals: list[Interval]) -> float | None:
+def _judged(intervals: Sequence[Interval]) -> list[tuple[Interval, bool]]:
+    """Given one engine's intervals, return all but the first, and whether each is steady."""
+    return [(one, _steady(one, before)) for before, one in pairwise(intervals)]
+
+
+def _of_steady(intervals: Sequence[Interval]) -> float | None:
     """Tokens by stream seconds, which are exact where nobody comes, goes or reads a prompt."""
     seconds = sum(i.running[1] * i.seconds for i in intervals)
     return sum(i.tokens for i in intervals) / seconds if seconds > 0 else None
 
 
-def _of_finished(intervals: list[Interval]) -> float | None:
+def _of_finished(intervals: Sequence[Interval]) -> float | None:
     """Tokens after the first of each request that finished, by the time these took.
 
     vLLM counts both for the whole of a request, when it finishes, and neither
@@ -78,7 +89,8 @@ def _settled(interval: Interval) -> bool:
     """Whether the same requests ran all along, and those that ran decoded at its end.
 
     One iteration makes a token at least for each request that decodes; where it
-    makes fewer, somebody's prompt is read.
+    makes fewer, somebody's prompt is read. (Of several API servers each counts
+    its own part of a step, so with them several streams look so, and are not told.)
     """
     one, other = interval.running
     return (

@@ -22,7 +22,7 @@ class Health(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineCounters:
-    """The engine's own counters, summed over its engines, at one moment.
+    """Counters of one engine, or of all engines of a server summed, at one moment.
 
     `iterations` are steps that gave somebody a token; steps that only read a
     prompt are none. `kv_cache` is the share of the KV cache in use (0 where the

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kimisvc.host.vllm_metrics import counters_delta, engine_counters, missing_counters
+from kimisvc.host.vllm_metrics import (
+    counters_delta,
+    each_engine,
+    engine_counters,
+    missing_counters,
+)
 from kimisvc.records.proof import EngineCounters
 
 PAGES = ("metrics-0.24.0-after.txt", "metrics-0.32.0-after.txt", "metrics-0.32.0-idle.txt")
@@ -54,6 +59,62 @@ def test_several_engines_are_summed() -> None:
     both = engine_counters(text + text.replace('engine="0"', 'engine="1"'))
     assert both is not None
     assert (both.generation_tokens, both.requests_finished) == (1176, 14)
+
+
+def of_engine(labels: str) -> str:
+    """The page of vLLM 0.32 with other labels."""
+    return page("metrics-0.32.0-after.txt").replace('engine="0",model_name="kimi"', labels)
+
+
+ENGINES = ('engine="0",model_name="kimi"', 'engine="1",model_name="kimi"')
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_one_engine_tells_what_the_sums_do(name: str) -> None:
+    assert list(each_engine(page(name)).values()) == [engine_counters(page(name))]
+
+
+@pytest.mark.parametrize("labels", [
+    ENGINES,
+    ('engine="0",model_name="a"', 'engine="0",model_name="b"'),
+    ('engine="0",model_name="a"', 'model_name="a",engine="1"'),
+    ('engine="0",model_name="a } b, c"', 'engine="0", model_name="a { b"'),
+    ('engine="0",model_name="a\\\\",x="1"', 'engine="0",model_name="a\\",engine=\\"1"'),
+    ('engine="0"', 'shard="0"'),
+], ids=" ".join)  # fmt: skip
+def test_each_pair_of_engine_and_model_is_told_apart(labels: tuple[str, str]) -> None:
+    alone = engine_counters(page("metrics-0.32.0-after.txt"))
+    found = each_engine("\n".join(map(of_engine, labels)))
+    assert list(found.values()) == [alone, alone]
+
+
+def test_an_engine_is_the_same_whatever_the_order_of_its_labels() -> None:
+    there = (
+        each_engine(of_engine(ENGINES[1])),
+        each_engine(of_engine('model_name="kimi",engine="1"')),
+    )
+    assert there[0] == there[1]
+
+
+def without(text: str, name: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith(name))
+
+
+@pytest.mark.parametrize("gauge", ["vllm:num_requests_running", "vllm:num_requests_waiting"])
+def test_nothing_runs_or_waits_on_an_engine_whose_gauges_nobody_has_set_yet(gauge: str) -> None:
+    """So do several API servers show an engine that had no request since the start."""
+    busy = of_engine(ENGINES[0]).replace('model_name="kimi"} 0.0', 'model_name="kimi"} 3.0')
+    found = each_engine(f"{busy}\n{without(of_engine(ENGINES[1]), f'{gauge}{{')}")
+    assert [(one.running, one.waiting) for one in found.values()] == [(3, 3), (0, 0)]
+    assert each_engine(without(busy, f"{gauge}{{")) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["vllm:generation_tokens_total", "vllm:iteration_tokens_total_count"]
+)
+def test_where_one_engine_lacks_a_counter_nothing_is_told(name: str) -> None:
+    text = f"{of_engine(ENGINES[0])}\n{without(of_engine(ENGINES[1]), name)}"
+    assert each_engine(text) == {}
 
 
 def test_without_log_stats_there_are_no_counters_and_the_missing_ones_are_named() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kimisvc.observe.rates import PATIENCE, WINDOW, Reading, Window, grown, live
+from kimisvc.observe.rates import PATIENCE, live
+from kimisvc.observe.windows import WINDOW, Reading, Window, grown
 from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ def reading(at: float, tokens: float, running: float = 1, **more: float) -> Read
 
 
 def seen(readings: Iterable[Reading]) -> Live:
-    window = Window()
+    windows: dict[str, Window] = {}
     for one in readings:
-        window = grown(window, one)
-    return live(window)
+        windows = grown(windows, {"0": one})
+    return live(windows.values())
 
 
 def steady(speed: float, streams: int, seconds: float = 60.0) -> list[Reading]:
@@ -234,11 +235,11 @@ anything = st.builds(
 @given(st.lists(anything, min_size=1, max_size=12))
 @example([reading(0.0, 0.0, 0), reading(2.3e-308, 2.0, 1)])
 def test_whatever_a_server_says_no_speed_is_negative(readings: list[Reading]) -> None:
-    window = Window()
+    windows: dict[str, Window] = {}
     for one in sorted(readings, key=lambda r: r.at):
-        window = grown(window, one)
-        found = live(window)
+        windows = grown(windows, {"0": one})
+        found = live(windows.values())
         for speed in (found.decode_tok_s, found.total_tok_s):
             assert speed is None or 0 <= speed < float("inf")
-        covered = window.readings[-1].at - window.readings[min(1, len(window.readings) - 1)].at
-        assert covered <= WINDOW
+        kept = windows["0"].readings
+        assert kept[-1].at - kept[min(1, len(kept) - 1)].at <= WINDOW

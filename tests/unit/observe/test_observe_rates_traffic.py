@@ -1,4 +1,4 @@
-"""Live speed under ordinary traffic: a simulated engine whose speed is known, read as the exporter reads.
+"""Live speed under ordinary traffic: simulated engines whose speed is known, read as the exporter reads.
 
 What is shown is the truth within a few per cent, or nothing is shown.
 """
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kimisvc.observe.rates import Reading, Window, grown, live
+from kimisvc.observe.rates import live
+from kimisvc.observe.windows import Reading, Window, grown
 from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kimisvc.observe.rates import Live
 
@@ -144,15 +145,35 @@ class Engine:
         return 1.0 if self.traffic.fixed else self.random.uniform(0.5, 1.5)
 
 
-def seen(traffic: Traffic, seed: int) -> Iterator[tuple[float, Live]]:
-    """Yield (requests that run, what is shown) at each reading."""
-    engine, window = Engine(traffic, Random(seed)), Window()  # noqa: S311 - a repeatable one is wanted
-    while engine.now < MINUTES * 60:
-        until = engine.now + STEP + engine.random.uniform(0, 0.3)
-        while engine.now < until:
-            engine.step()
-        window = grown(window, engine.reading())
-        yield len(engine.runs), live(window)
+def seen(engines: Sequence[Engine]) -> Iterator[tuple[int, Live]]:
+    """Yield (requests that run, what is shown of all engines) at each reading."""
+    windows: dict[str, Window] = {}
+    until = 0.0
+    while until < MINUTES * 60:
+        until += STEP + engines[0].random.uniform(0, 0.3)
+        for engine in engines:
+            while engine.now < until:
+                engine.step()
+        windows = grown(windows, {str(n): one.reading() for n, one in enumerate(engines)})
+        yield sum(len(engine.runs) for engine in engines), live(windows.values())
+
+
+def engines_of(seed: int, *traffics: Traffic) -> list[Engine]:
+    """Given what each engine of a server has to do, return the engines; repeatable by the seed."""
+    return [Engine(one, Random(seed + 100 * n)) for n, one in enumerate(traffics)]  # noqa: S311 - repeatable ones are wanted
+
+
+def hold(engines: Sequence[Engine], share: float) -> list[float]:
+    """Assert that what is shown is true, and shown often enough; return the speeds shown."""
+    told = list(seen(engines))
+    truth = engines[0].traffic.truth
+    assert not any(now.stalled for _, now in told)
+    figures = [now.decode_tok_s for _, now in told if now.decode_tok_s is not None]
+    wrong = [round(one, 1) for one in figures if one != pytest.approx(truth, rel=FEW_PER_CENT)]
+    assert wrong == []
+    busy = [now.decode_tok_s for running, now in told if running]
+    assert sum(speed is not None for speed in busy) >= share * len(busy)
+    return figures
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -175,15 +196,36 @@ def seen(traffic: Traffic, seed: int) -> Iterator[tuple[float, Live]]:
     Traffic("sixteen, and some leave", 800, 2, 1, 0.9, clients=16, steps_per_second=25, leave=0.2),
 ], ids=lambda traffic: traffic.name)  # fmt: skip
 def test_what_is_shown_is_true_within_a_few_per_cent(traffic: Traffic, seed: int) -> None:
-    told = list(seen(traffic, seed))
-    assert not any(now.stalled for _, now in told)
-    shown = [(running, now.decode_tok_s) for running, now in told]
-    figures = [speed for _, speed in shown if speed is not None]
-    wrong = [
-        round(one, 1) for one in figures if one != pytest.approx(traffic.truth, rel=FEW_PER_CENT)
-    ]
-    assert wrong == []
-    busy = [speed for running, speed in shown if running]
-    assert sum(speed is not None for speed in busy) >= traffic.share * len(busy)
+    figures = hold(engines_of(seed, traffic), traffic.share)
     if traffic.tokens == 1:
         assert figures == []
+
+
+LONG = Traffic("long answers", 4000, 0.3, 5, 0.9)
+PROMPTS = Traffic("answers to prompts of minutes", 4000, 180, 5, 0.1)
+PAUSES = Traffic("pauses of 3 s", 100, 0.2, 3, 0.9)
+FOUR = Traffic("four", 500, 1, 2, 0.9, clients=4, steps_per_second=40)
+SIXTEEN = Traffic("sixteen", 800, 2, 1, 0.9, clients=16, steps_per_second=40, leave=0.2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("traffics", "share"), [
+    ((LONG, LONG), 0.9),
+    ((LONG, LONG, LONG, LONG), 0.9),
+    ((LONG, PROMPTS), 0.8),
+    ((LONG, PROMPTS, PAUSES, PAUSES), 0.9),
+    ((PROMPTS, PROMPTS), 0.1),
+    ((FOUR, FOUR), 0.9),
+    ((FOUR, SIXTEEN, FOUR, SIXTEEN), 0.9),
+], ids=lambda value: ", ".join(t.name for t in value) if isinstance(value, tuple) else "")  # fmt: skip
+def test_several_engines_show_what_is_true_as_often_as_one(
+    traffics: tuple[Traffic, ...], share: float, seed: int
+) -> None:
+    assert hold(engines_of(seed, *traffics), share)
+
+
+def test_streams_of_minutes_on_each_engine_are_told_all_along() -> None:
+    """Without pause, answers longer than the test: only the first readings can say nothing."""
+    endless = Traffic("endless", 200_000, 0.1, 0, 1.0, clients=4, steps_per_second=50)
+    shown = [now.decode_tok_s for _, now in seen(engines_of(0, endless, endless))]
+    assert None not in shown[3:]

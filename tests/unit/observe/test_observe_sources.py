@@ -247,6 +247,24 @@ def test_canaries_are_counted_though_history_forgets_old_ones(layout: Layout) ->
     assert view.canary is not None
 
 
+def test_a_canary_that_could_not_see_counts_as_such_and_not_as_one_that_flew(
+    layout: Layout,
+) -> None:
+    history, reader = History(layout.history), HistoryReader(layout)
+    history.add_canary(canary(CanaryResult.SKIPPED_UNKNOWN, 1.0))
+    assert reader.read().canary_at == 0.0
+    for result, at, flown in (
+        (CanaryResult.SKIPPED_BUSY, 2.0, 2.0),
+        (CanaryResult.SKIPPED_UNKNOWN, 3.0, 2.0),
+        (CanaryResult.FAILED, 4.0, 4.0),
+        (CanaryResult.SKIPPED_UNKNOWN, 5.0, 4.0),
+    ):
+        history.add_canary(canary(result, at))
+        assert reader.read().canary_at == flown
+        assert HistoryReader(layout).read().canary_at == flown
+    assert reader.read().canary_runs == {"skipped_busy": 1, "skipped_unknown": 3, "failed": 1}
+
+
 def test_of_very_many_canaries_few_are_read(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,19 +353,19 @@ class Server:
 
 
 REFUSED, LATE = HostError("connection-refused", ""), HostError("timeout", "")
-SERIES = "vllm:generation_tokens_total{"
 
 
-def page(tokens: float, running: float = 1.0) -> str:
+def page(tokens: float, running: float = 1.0, engine: int = 0) -> str:
+    """A page of an engine that makes a token for each of those that run in each iteration."""
+    told = {
+        "vllm:generation_tokens_total": tokens,
+        "vllm:iteration_tokens_total_count": tokens / running,
+        "vllm:num_requests_running": running,
+    }
     lines = []
-    for line in PAGE.splitlines():
-        series = line.rpartition(" ")[0]
-        if line.startswith(SERIES):
-            lines.append(f"{series} {tokens}")
-        elif line.startswith("vllm:num_requests_running{"):
-            lines.append(f"{series} {running}")
-        else:
-            lines.append(line)
+    for line in PAGE.replace('engine="0"', f'engine="{engine}"').splitlines():
+        series, _, value = line.rpartition(" ")
+        lines.append(f"{series} {told.get(series.partition('{')[0], value)}")
     return "\n".join(lines)
 
 
@@ -363,14 +381,27 @@ def test_an_engine_is_measured_over_its_pages() -> None:
     assert views[-1].live.decode_tok_s == pytest.approx(50.0)
 
 
-def test_several_engines_are_summed() -> None:
-    def both(tokens: float) -> str:
-        return page(tokens) + "\n" + page(tokens).replace('engine="0"', 'engine="1"')
+@pytest.mark.parametrize("running", [1, 4])
+@pytest.mark.parametrize("engines", [1, 2, 4])
+def test_each_engine_of_a_server_is_measured_and_the_total_is_of_all(
+    engines: int, running: int
+) -> None:
+    def pages(steps: float) -> str:
+        return "\n".join(page(steps * running, running, engine) for engine in range(engines))
 
-    views = read(Server(both(100), both(350), both(600)))
+    views = read(Server(pages(100), pages(350), pages(600)))
     assert views[-1].live is not None
-    assert views[-1].live.total_tok_s == pytest.approx(100.0)
+    assert views[-1].live.total_tok_s == pytest.approx(50.0 * engines * running)
     assert views[-1].live.decode_tok_s == pytest.approx(50.0)
+
+
+def test_one_of_two_engines_that_stands_is_a_stall() -> None:
+    pages = [f"{page(n * 250.0)}\n{page(100, engine=1)}" for n in range(30)]
+    found = read(Server(*pages))[-1].live
+    assert found is not None
+    assert found.stalled
+    assert found.decode_tok_s == pytest.approx(50.0)
+    assert found.total_tok_s == pytest.approx(50.0)
 
 
 def test_a_server_that_is_not_there_is_a_fact() -> None:
