@@ -61,7 +61,8 @@ class FilesView:
 class HistoryView:
     """What history holds: the newest rows, and how many there are. Times in seconds.
 
-    `canary` is the newest one that measured, `canary_at` when the newest ran, measured or not.
+    `canary` is the newest one that measured, `canary_at` when the newest ran, measured
+    or not, that was not skipped because counters were missing: such a one looks after nothing.
     """
 
     starts: tuple[StartRow, ...] = ()

@@ -21,6 +21,7 @@ from kimisvc.deploy.history import (
     StartFigures,
     Which,
 )
+from kimisvc.deploy.history.rows import SKIPPED
 from kimisvc.records.proof import Interval, Proof, Sample, Verdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -64,6 +65,32 @@ def test_a_canary_comes_back_as_it_went(history: History) -> None:
     assert history.canaries() == (replace(busy, sequence=2), replace(CANARY, sequence=1))
     assert history.canaries(after=1) == (replace(busy, sequence=2),)
     assert history.sequence() == 2
+
+
+@pytest.mark.parametrize("result", CanaryResult)
+def test_what_did_not_measure_and_did_not_fail_was_skipped(result: CanaryResult) -> None:
+    assert (result in SKIPPED) == (result not in (CanaryResult.MEASURED, CanaryResult.FAILED))
+    assert (result in SKIPPED) == result.value.startswith("skipped_")
+
+
+@pytest.mark.parametrize("result", CanaryResult)
+def test_each_result_is_kept_and_counted_by_its_name(
+    history: History, result: CanaryResult
+) -> None:
+    row = replace(CANARY, result=result)
+    history.add_canary(row)
+    assert history.canaries() == (replace(row, sequence=1),)
+    assert history.canary_counts() == {result.value: 1}
+
+
+def test_a_canary_that_saw_nothing_is_passed_over(history: History) -> None:
+    assert history.seeing_canary() is None
+    for result in (CanaryResult.SKIPPED_BUSY, CanaryResult.SKIPPED_UNKNOWN):
+        history.add_canary(replace(CANARY, result=result))
+    seeing = history.seeing_canary()
+    assert seeing is not None
+    assert (seeing.sequence, seeing.result) == (1, CanaryResult.SKIPPED_BUSY)
+    assert history.seeing_canary(after=1) is None
 
 
 def test_a_bench_comes_back_as_it_went(history: History) -> None:

@@ -88,9 +88,19 @@ class Reading:
 
     def measured_canary(self, after: int = 0) -> CanaryRow | None:
         """Given a sequence, return the newest canary after it that measured; None without one."""
+        return self._newest_canary("result = ?", CanaryResult.MEASURED, after)
+
+    def seeing_canary(self, after: int = 0) -> CanaryRow | None:
+        """Given a sequence, return the newest canary after it that no missing counters kept from its work.
+
+        It may have been skipped for another reason. None without one.
+        """
+        return self._newest_canary("result <> ?", CanaryResult.SKIPPED_UNKNOWN, after)
+
+    def _newest_canary(self, which: str, result: CanaryResult, after: int) -> CanaryRow | None:
         rows = self._file.select(
-            f"{CANARY} WHERE result = ? AND sequence > ? ORDER BY sequence DESC LIMIT 1",
-            (CanaryResult.MEASURED.value, after),
+            f"{CANARY} WHERE {which} AND sequence > ? ORDER BY sequence DESC LIMIT 1",
+            (result.value, after),
         )
         return canary_row(rows[0]) if rows else None
 
