@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kimisvc.cli import doors
+from kimisvc.cli import doors, options
 from kimisvc.cli.options import Form, as_json, profile_argument
 from kimisvc.cli.output import (
     emit_json,
@@ -35,14 +35,19 @@ if TYPE_CHECKING:
 @click.option("--no-follow", is_flag=True, help="Do not wait for the verdict; the gate goes on.")
 @click.option("--anyway", is_flag=True, help="Go on though the host checks say no; they are told.")
 @click.option("--restart", is_flag=True, help="Load the model anew even if nothing changed.")
+@click.option(
+    "--drain", metavar="TIME", type=options.SPAN,
+    help="Wait so long for requests to end before a restart; then restart all the same.",
+)  # fmt: skip
 @as_json
-def apply(
+def apply(  # noqa: PLR0913, PLR0917 - click gives each option as an argument of its own
     profile: str,
     dry_run: bool,
     overwrite: bool,
     no_follow: bool,
     anyway: bool,
     restart: bool,
+    drain: float | None,
     form: Form,
 ) -> int:
     """Make PROFILE the running service of this box, proven, or roll back.
@@ -74,6 +79,7 @@ def apply(
         host_checks=HostChecks.OVERRIDE if anyway else HostChecks.HEED,
         reload=Reload.ALWAYS if restart else Reload.IF_CHANGED,
         file=str(found.files[0].absolute()),
+        drain_s=drain,
     )
     with Systemd() as systemd:
         box = doors.box(systemd, wanted.service.instance)
@@ -105,6 +111,7 @@ def checks(box: Box) -> Checks:
         verify=verify,
         prepare=lambda: prepare(place),
         facts=lambda profile: facts(profile, box.systemd),
+        server=doors.api_of_root,
     )
 
 

@@ -59,6 +59,26 @@ GENERATION = click.IntRange(1, LAST_GENERATION)
 """The number of a generation."""
 
 
+class _Span(click.ParamType[float]):
+    """A span of time, as a profile writes one."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Given what was typed, return it in seconds; usage error if it is no time."""
+        from kimisvc.profile.quantities import parse_span
+
+        try:
+            return parse_span(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+SPAN = _Span()
+
+
 class Instance(click.ParamType[str]):
     """The name of an instance, as a profile may give it: it becomes part of paths and unit names."""
 

@@ -60,7 +60,10 @@ def _do(what: Do, text: str, **more: Any) -> Callable[[Command], Command]:
 @click.option("--max-risk", metavar="CLASS", help="safe, safe-ish (unless said) or risky.")
 @click.option("--budget", metavar="TIME", help="Spend so much at most, such as 3h.")
 @click.option("--max-starts", metavar="N", type=int, help="Start so often at most.")
-@click.option("--drain", metavar="TIME", help="Wait so long for requests to end before a restart.")
+@click.option(
+    "--drain", metavar="TIME",
+    help="Wait so long for requests to end before a restart; then restart all the same.",
+)  # fmt: skip
 @click.option("--window", metavar="HH:MM-HH:MM", help="Restart within these hours only.")
 @click.option("--no-follow", is_flag=True, help="Do not watch it; the search goes on.")
 @_do(Do.DRY_RUN, "Say what would be tried, how long it takes, what is in its way.")

@@ -18,6 +18,7 @@ from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
+from kimisvc.deploy.traffic import current_server, drain
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.unkept import rollbacks_after, take_rollbacks
 from kimisvc.deploy.verify import news
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kimisvc.deploy.history import VerdictRow
+    from kimisvc.deploy.traffic import Counting
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import UnitFile
 
@@ -68,7 +70,8 @@ class Reload(Enum):
 class Wish:
     """What is to be applied: a checked profile and what it becomes, before the box is asked.
 
-    `file` is where the profile lies, for who wants to apply it again.
+    `file` is where the profile lies, for who wants to apply it again. `drain_s`: how long requests
+    may take to end before a restart (s); None waits for none.
     """
 
     profile: Profile
@@ -81,16 +84,21 @@ class Wish:
     host_checks: HostChecks = HostChecks.HEED
     reload: Reload = Reload.IF_CHANGED
     file: str = ""
+    drain_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What looks at the host before anything is changed; each returns what stands in the way."""
+    """What looks at the host before anything is changed; each returns what stands in the way.
+
+    `server` opens the door to a profile's server, whose counters tell whether it is in use.
+    """
 
     preflight: Callable[[Profile], tuple[Problem, ...]]
     verify: Callable[[tuple[UnitFile, ...]], tuple[Problem, ...]]
     prepare: Callable[[], None]
     facts: Callable[[Profile], Mapping[str, str | float]]
+    server: Callable[[Profile], Counting]
 
 
 def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
@@ -148,6 +156,8 @@ def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | 
     if plan.action is Action.NOTHING and previous is not None:
         return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
     _warn_of_rejected(box, wish, reporter)
+    if plan.action is Action.RESTART and wish.drain_s is not None:
+        _drain(box, wish.drain_s, checks, reporter)
     return _carry_out(box, wish, checks, plan, reporter)
 
 
@@ -164,6 +174,17 @@ def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
         if before == wish.resolved:
             reporter.step(f"warning: this profile was rejected before: {row.reason}")
             return
+
+
+def _drain(box: Box, patience: float, checks: Checks, reporter: Reporter) -> None:
+    """Wait until nobody uses what is to be restarted, `patience` (s) at most. Nothing is changed yet."""
+    server = current_server(box, checks.server)
+    if server is None:
+        return
+    limit = format_duration(patience)
+    reporter.step(f"waiting for requests to end, {limit} at most")
+    if not drain(server, patience, box.clock, box.sleep):
+        reporter.step(f"warning: not seen idle within {limit}; restarting all the same")
 
 
 def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:

@@ -13,7 +13,7 @@ from kimisvc.deploy.history import BenchRow
 from kimisvc.deploy.measurable import target_of
 from kimisvc.deploy.redacting import of_box
 from kimisvc.deploy.start_facts import FACTS, UNKNOWN, clocks_now, host_now
-from kimisvc.deploy.tune.traffic import Traffic, traffic
+from kimisvc.deploy.traffic import Traffic, traffic
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files, locks
 from kimisvc.host.vllm_bench import TEMPERATURE, BenchResult, Load, Server, bench
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.history.rows import Facts
     from kimisvc.deploy.measurable import Target
-    from kimisvc.deploy.tune.traffic import Counting
+    from kimisvc.deploy.traffic import Counting
     from kimisvc.records.profile import Profile
 
 IMPORTS = 300.0

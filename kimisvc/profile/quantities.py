@@ -54,6 +54,17 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _SLOWEST, _FASTEST = 0.01, 1_000_000.0
 
 
+def parse_span(text: str) -> float:
+    """Given a time span as `parse_duration` reads it, return it in seconds.
+
+    Raise ValueError for what is none, and for none at all.
+    """
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ValueError(f'"{text}" is no time at all')
+    return seconds
+
+
 def parse_duration(text: str) -> float:
     """Given a time span as systemd.time(7) writes it, return it in seconds.
 

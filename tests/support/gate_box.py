@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from kimisvc.deploy.traffic import Counting
     from kimisvc.records.progress import Progress
 
 SERVICE = "kimisvc-kimi.service"
@@ -113,6 +114,11 @@ def leave(
     path.write_text(to_json(record))
     os.utime(path, (at, at))
     return record
+
+
+def no_server(profile: Profile) -> Counting:
+    """Stand for a server that nobody is to ask."""
+    raise AssertionError(f"nobody waits for requests of {profile.name}")
 
 
 class Silent:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from deploy_support import Quiet, box_at, profile
+from gate_box import no_server
 
 from kimisvc.cli import apply as command
 from kimisvc.cli import doors
@@ -60,7 +61,7 @@ class Stage:
         def preflight(profile: Profile) -> tuple[Problem, ...]:
             return self.of.get(profile.name, self.host)
 
-        return Checks(preflight, lambda _: self.units, never, facts)
+        return Checks(preflight, lambda _: self.units, never, facts, no_server)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from kimisvc.host import files
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.lines import key_lines
 from kimisvc.profile.nearest import near_name
-from kimisvc.profile.quantities import format_target, parse_duration, parse_target
+from kimisvc.profile.quantities import format_target, parse_span, parse_target
 from kimisvc.records.problems import Problem
 from kimisvc.records.profile import Risk
 
@@ -51,13 +51,6 @@ def _risk(text: str) -> Risk:
         raise ValueError(f'"{text[:60]}" is no class of risk. Write one of {words}') from None
 
 
-def _span(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds <= 0:
-        raise ValueError(f'"{text}" is no time at all')
-    return seconds
-
-
 def _starts(count: int) -> int:
     if count < 1:
         raise ValueError(f"{count} starts measure nothing. Write 1 or more")
@@ -80,9 +73,9 @@ WORDS = (
     Word("target", str, _target, '">40~50"'),
     Word("explore", bool, _search, "true"),
     Word("max_risk", str, _risk, '"safe-ish"'),
-    Word("budget", str, _span, '"3h"'),
+    Word("budget", str, parse_span, '"3h"'),
     Word("max_starts", int, _starts, "6"),
-    Word("drain", str, _span, '"10min"'),
+    Word("drain", str, parse_span, '"10min"'),
     Word("window", str, _window, '"02:00-06:00"'),
 )
 """Every word, in the order in which help shows them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.traffic import Traffic, traffic
 from kimisvc.deploy.tune.begun import left_to_its_gate
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.tune.plan import plan_from
@@ -23,7 +24,6 @@ from kimisvc.deploy.tune.state import (
     write_state,
 )
 from kimisvc.deploy.tune.summary import spell
-from kimisvc.deploy.tune.traffic import Traffic, traffic
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files, locks
 from kimisvc.measure.tuning import Search, Spent, Stop, Why, next_step
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kimisvc.deploy.box import Box
-    from kimisvc.deploy.tune.traffic import Counting
+    from kimisvc.deploy.traffic import Counting
     from kimisvc.measure.tuning import Fallback
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import UnitFile
@@ -112,8 +112,8 @@ def refuse_traffic(box: Box, asked: Asked, api: Counting | None) -> None:
         raise KimisvcError(
             "live-traffic",
             f"{seen.value}, and each candidate restarts it",
-            hint="--drain 10min waits so long for requests to end before each restart,"
-            " --window 02:00-06:00 restarts only then",
+            hint="--drain 10min waits so long for requests to end before each restart, and then"
+            " restarts all the same; --window 02:00-06:00 restarts only then",
         )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.traffic import current_server, drain
 from kimisvc.deploy.tune.plan import back_seconds, needed
 from kimisvc.deploy.tune.state import TuneState, write_state
-from kimisvc.deploy.tune.traffic import drain
 from kimisvc.deploy.tune.window import parse_window, time_of_day
-from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.tune.traffic import Counting
+    from kimisvc.deploy.traffic import Counting
     from kimisvc.deploy.tune.world import World
     from kimisvc.records.profile import Profile
 
@@ -67,11 +66,7 @@ def _server(world: World, state: TuneState) -> Counting | None:
     """The server whose requests are to end first; None where nobody asked for that, or none is there."""
     if state.asked.drain_s is None:
         return None
-    current = world.means.box.generations.sound_current()
-    try:
-        return None if current is None else world.means.api_of(current.settings())
-    except KimisvcError:
-        return None  # a damaged generation serves nobody that could be asked about
+    return current_server(world.means.box, world.means.api_of)
 
 
 def _say(world: World, state: TuneState, text: str) -> TuneState:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gate_box import SERVICE, Silent, Systemd, impatient, leave, two_generations
+from gate_box import SERVICE, Silent, Systemd, impatient, leave, no_server, two_generations
 
 from kimisvc.cli.status import status_json
 from kimisvc.deploy.apply import Checks, Reload, Wish, apply
@@ -61,7 +61,7 @@ def applied(box: Box, reload: Reload, meanwhile: Callable[[], None]) -> Outcome:
 
     current = box.generations.get(2)
     wish = Wish(current.settings(), "", current.resolved(), current.units(), "me", reload=reload)
-    checks = Checks(preflight, lambda _: (), lambda: None, lambda _: {})
+    checks = Checks(preflight, lambda _: (), lambda: None, lambda _: {}, no_server)
     return apply(box, wish, checks, Silent()).ending.outcome
 
 

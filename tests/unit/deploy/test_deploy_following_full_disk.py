@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gate_box import SERVICE, Silent, Systemd, leave, two_generations
+from gate_box import SERVICE, Silent, Systemd, leave, no_server, two_generations
 
 from kimisvc.deploy.apply import Checks, Wish, apply
 from kimisvc.deploy.follow import Begun, follow, resume, rollbacks_before
@@ -324,7 +324,7 @@ def test_an_apply_knows_what_waited_before_it(played: Played) -> None:
     played.systemd.service = replace(played.systemd.service, active_state="inactive")
     two = played.box.generations.get(2)
     wish = Wish(two.settings(), "", two.resolved(), two.units(), "me")
-    checks = Checks(lambda _: (), lambda _: (), lambda: None, lambda _: {})
+    checks = Checks(lambda _: (), lambda _: (), lambda: None, lambda _: {}, no_server)
     with pytest.raises(KimisvcError, match="disk full"):
         apply(played.box, wish, checks, played.heard)
     assert played.systemd.service.active_state == "inactive"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gate_box import Silent, Systemd, impatient, leave, two_generations
+from gate_box import Silent, Systemd, impatient, leave, no_server, two_generations
 
 from kimisvc.cli.history_events import What, events, found
 from kimisvc.deploy.apply import Checks, Following, Reload, Wish, apply
@@ -255,7 +255,12 @@ def test_a_rollback_that_waited_does_not_end_the_apply_that_came_after_it(
         current.settings(), "", current.resolved(), current.units(), "me",
         following=Following.LEAVE, reload=Reload.ALWAYS,
     )  # fmt: skip
-    apply(box, wish, Checks(lambda _: (), lambda _: (), lambda: None, lambda _: {}), Silent())
+    apply(
+        box,
+        wish,
+        Checks(lambda _: (), lambda _: (), lambda: None, lambda _: {}, no_server),
+        Silent(),
+    )
     judged(box, systemd, VerdictKind.PASS, 2)
     assert ended(box) == [NOT_RESTORED, ("accepted", 0)]
 

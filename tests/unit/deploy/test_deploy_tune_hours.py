@@ -9,9 +9,9 @@ from deploy_support import box_at
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimisvc.deploy.traffic import Traffic, drain, traffic
 from kimisvc.deploy.tune.begin import refuse_traffic
 from kimisvc.deploy.tune.state import Asked
-from kimisvc.deploy.tune.traffic import Traffic, drain, traffic
 from kimisvc.deploy.tune.window import DAY, Window, parse_window
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.records.proof import EngineCounters

@@ -1,4 +1,4 @@
-"""Whether somebody uses the server that a search would restart: its own counters say so."""
+"""Whether somebody uses the server that would be restarted: its own counters say so."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from kimisvc.errors import KimisvcError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kimisvc.deploy.box import Box
+    from kimisvc.records.profile import Profile
     from kimisvc.records.proof import EngineCounters
 
 LOOK = 3.0
@@ -24,6 +26,18 @@ class Counting(Protocol):
 
     def counters(self) -> EngineCounters | None:
         """Return the engine's counters now; None where it shows none."""
+
+
+def current_server(box: Box, api_of: Callable[[Profile], Counting]) -> Counting | None:
+    """Given a box and what opens the door to a profile's server, return that of what is in force.
+
+    None where nothing is, or what is there cannot be read: it serves nobody that could be asked about.
+    """
+    current = box.generations.sound_current()
+    try:
+        return None if current is None else api_of(current.settings())
+    except KimisvcError:
+        return None
 
 
 class Traffic(Enum):

@@ -1,0 +1,145 @@
+"""apply --drain: requests are waited for before a restart, and before anything is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from gate_box import Systemd, no_server, two_generations
+
+from kimisvc.deploy.apply import Checks, Following, Reload, Wish, apply
+from kimisvc.deploy.outcome import Outcome
+from kimisvc.errors import HostError, PreflightRefusedError
+from kimisvc.records.problems import Problem
+from kimisvc.records.proof import EngineCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kimisvc.deploy.box import Box
+    from kimisvc.deploy.traffic import Counting
+    from kimisvc.records.profile import Profile
+    from kimisvc.records.progress import Progress
+
+BUSY = EngineCounters(1.0, 2.0, 3.0, 4.0, running=1.0, waiting=0.0)
+IDLE = replace(BUSY, running=0.0)
+PATIENCE = 30.0
+
+
+@dataclass
+class Told:
+    """A reporter that keeps what it is told."""
+
+    steps: list[str] = field(default_factory=list)
+
+    def step(self, text: str) -> None:
+        self.steps.append(text)
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+
+@dataclass
+class Server:
+    """A server whose counters are told one after the other, the last for good."""
+
+    answers: list[EngineCounters | Exception | None]
+    look: Callable[[], None] = lambda: None
+
+    def counters(self) -> EngineCounters | None:
+        self.look()
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def systemd() -> Systemd:
+    return Systemd()
+
+
+@pytest.fixture
+def box(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Box:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    made = two_generations(tmp_path, systemd, monkeypatch)
+    return replace(made, clock=lambda: now[0], sleep=sleep)
+
+
+def wish(box: Box, reload: Reload, drain_s: float | None) -> Wish:
+    current = box.generations.get(2)
+    return Wish(
+        current.settings(), "", current.resolved(), current.units(), "me",
+        following=Following.LEAVE, reload=reload, drain_s=drain_s,
+    )  # fmt: skip
+
+
+def applied(
+    box: Box,
+    server: Callable[[Profile], Counting],
+    reload: Reload = Reload.ALWAYS,
+    drain_s: float | None = PATIENCE,
+    found: tuple[Problem, ...] = (),
+) -> list[str]:
+    told = Told()
+    checks = Checks(lambda _: found, lambda _: (), lambda: None, lambda _: {}, server)
+    done = apply(box, wish(box, reload, drain_s), checks, told)
+    assert done.ending.outcome is Outcome.STARTED
+    return [step for step in told.steps if "requests" in step or "idle" in step]
+
+
+def test_the_restart_comes_when_the_last_request_has_ended(box: Box, systemd: Systemd) -> None:
+    def nothing_is_changed() -> None:
+        assert systemd.asked == []
+        assert box.history.applies() == ()
+
+    server = Server([BUSY, BUSY, IDLE], nothing_is_changed)
+    assert applied(box, lambda _: server) == ["waiting for requests to end, 30s at most"]
+    assert len(server.answers) == 1
+    assert systemd.asked != []
+
+
+def test_when_patience_ends_it_restarts_all_the_same_and_says_so(
+    box: Box, systemd: Systemd
+) -> None:
+    assert applied(box, lambda _: Server([BUSY]))[1:] == [
+        "warning: not seen idle within 30s; restarting all the same"
+    ]
+    assert PATIENCE <= box.clock() < PATIENCE + 2
+    assert systemd.asked != []
+
+
+def test_a_server_that_is_down_is_not_waited_for(box: Box) -> None:
+    gone = HostError("connection-refused", "nobody listens")
+    assert len(applied(box, lambda _: Server([gone]))) == 1
+    assert box.clock() == 0
+
+
+def test_nobody_waits_unless_that_is_asked_for(box: Box) -> None:
+    assert applied(box, no_server, drain_s=None) == []
+
+
+def test_nobody_waits_where_nothing_is_restarted(box: Box) -> None:
+    assert applied(box, no_server, Reload.PROVE) == []
+
+
+def test_what_the_host_refuses_is_refused_at_once(box: Box, systemd: Systemd) -> None:
+    with pytest.raises(PreflightRefusedError):
+        applied(box, no_server, found=(Problem("port 8000 is taken"),))
+    assert systemd.asked == []
+
+
+def test_who_leaves_while_it_waits_has_changed_nothing(box: Box, systemd: Systemd) -> None:
+    def leave() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        applied(box, lambda _: Server([BUSY], leave))
+    assert systemd.asked == []
+    assert box.history.applies() == ()
