@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,25 +15,38 @@ from kimisvc.cli import doors
 from kimisvc.cli.options import Form, as_json, profile_argument
 from kimisvc.cli.output import emit_json
 from kimisvc.cli.profile import usable
+from kimisvc.profile.explained import Origin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from kimisvc.profile.explained import Explained, Rendered
     from kimisvc.records.profile import Profile
     from kimisvc.records.vllm import VllmKnowledge
 
-QUIET_WITHOUT_ALL = ("default of kimisvc", "default of vLLM")
+WIDTH = 100
+"""Columns of what is told in a paragraph."""
+_GLUE = "\N{NO-BREAK SPACE}"
+
+
+class Depth(Enum):
+    """How much is told of a default."""
+
+    NAMED = "its value, and what it becomes"
+    WHOLE = "what it does and may cost, too"
 
 
 @click.command()
 @profile_argument
 @click.option("--all", "everything", is_flag=True,
-              help="Defaults too: those of kimisvc, and what is left to vLLM.")  # fmt: skip
+              help="Say of defaults, too, what they do.")  # fmt: skip
 @as_json
 def explain(profile: str, everything: bool, form: Form) -> None:
     """Print each setting of PROFILE: value, origin, meaning, risk, and what it becomes.
 
-    What the profile and the files it extends write is shown; with --all also
-    every default that takes effect. JSON always holds all of them.
+    What the profile and the files it extends write comes with all of that,
+    a default with its value and what it becomes, unless --all is given. JSON
+    always holds everything.
     """
     from kimisvc.profile.explained import explain as explained
 
@@ -43,8 +58,8 @@ def explain(profile: str, everything: bool, form: Form) -> None:
     if form is Form.JSON:
         emit_json({"vllm": vllm_json(vllm), "settings": [row_json(row) for row in rows]})
         return
-    shown = [row for row in rows if everything or row.origin.value not in QUIET_WITHOUT_ALL]
-    click.echo(explain_text(shown, sound, vllm, len(rows) - len(shown)))
+    depth = Depth.WHOLE if everything else Depth.NAMED
+    click.echo(explain_text(rows, sound, vllm, depth))
 
 
 def rendered(profile: Profile) -> Rendered:
@@ -76,20 +91,41 @@ def rendered(profile: Profile) -> Rendered:
     )
 
 
-def explain_text(rows: list[Explained], profile: Profile, vllm: VllmKnowledge, hidden: int) -> str:
-    """Given settings, return them for people, table by table."""
+def explain_text(
+    rows: Sequence[Explained], profile: Profile, vllm: VllmKnowledge, depth: Depth
+) -> str:
+    """Given settings, return them for people, table by table, and what is left to vLLM behind them."""
     judged = f"vLLM {vllm.version} ({vllm.known_from.value})"
     lines = [f"{profile.name}: judged by {judged}, max_risk {profile.max_risk.value}"]
-    for table, members in groupby(rows, key=lambda row: row.table):
+    ours = [row for row in rows if depth is Depth.WHOLE or row.origin is not Origin.VLLM]
+    for table, members in groupby(ours, key=lambda row: row.table):
         lines += ["", f"[{table}]" if table else "top of the file"]
         for row in members:
-            lines += _setting_lines(row)
-    if hidden:
-        lines += ["", f"{hidden} defaults are not shown: kimisvc explain --all"]
+            lines += _setting_lines(row, depth)
+    left = [row for row in rows if row not in ours]
+    if left:
+        lines += [
+            "",
+            f"left to vLLM ({Origin.VLLM.value}; kimisvc explain --all says what each does)",
+        ]
+        lines += _paragraph(f"{row.key} = {row.value}" for row in left if row.value)
+        lines += ["", "left to vLLM, and not set"]
+        lines += _paragraph(row.key for row in left if not row.value)
     return "\n".join(lines)
 
 
-def _setting_lines(row: Explained) -> list[str]:
+def _paragraph(items: Iterable[str]) -> list[str]:
+    """Items one after the other, none of them broken."""
+    text = ", ".join(item.replace(" ", _GLUE) for item in items)
+    lines = wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ",
+                 break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    return [line.replace(_GLUE, " ") for line in lines]
+
+
+def _setting_lines(row: Explained, depth: Depth) -> list[str]:
+    if row.origin is Origin.KIMISVC and depth is Depth.NAMED:
+        becomes = f"; becomes: {row.becomes}" if row.becomes else ""
+        return [f"  {row.key} = {row.value or 'not set'}    ({row.origin.value}{becomes})"]
     where = f"{row.file}:{row.line}" if row.file else row.origin.value
     risk = f", {row.judgement.risk.value}" if row.judgement else ""
     lines = [f"  {row.key} = {row.value or 'not set'}    ({where}{risk})"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kimisvc.cli.explain import WIDTH
 from kimisvc.cli.main import main
 from kimisvc.profile.explained import _does as does
 from kimisvc.profile.knowledge.variables.table import VARIABLES
@@ -178,10 +180,23 @@ def test_defaults_are_shown_where_they_are_asked_for(
     assert main(["explain", str(file)]) == 0
     short = capsys.readouterr().out
     assert "mine: judged by vLLM" in short
-    assert "restart_delay" not in short
-    assert "defaults are not shown: kimisvc explain --all" in short
+    (own,) = [line for line in short.splitlines() if "restart_delay" in line]
+    assert own.endswith("(default of kimisvc; becomes: RestartSec=, StartLimitIntervalSec=)")
+    left = short[short.index("left to vLLM (default of vLLM") :]
+    assert max(map(len, left.splitlines())) <= WIDTH
+    valued, unset = left.split("left to vLLM, and not set")
+    owned = {"host", "port", "served-model-name", "model"}
+    for name, option in shipped_knowledge().options.items():
+        if name not in owned:
+            where, words = (
+                (valued, f" {name} = {option.default}") if option.default else (unset, f" {name}")
+            )
+            assert re.search(rf"{re.escape(words)}(,|\n|$)", where)
     assert main(["explain", str(file), "--all"]) == 0
-    assert "restart_delay" in capsys.readouterr().out
+    whole = capsys.readouterr().out
+    assert "restart_delay" in whole
+    assert "left to vLLM" not in whole
+    assert len(whole.splitlines()) > 2 * len(short.splitlines())
 
 
 def test_what_is_refused_is_not_explained(
