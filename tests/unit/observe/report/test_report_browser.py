@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import chromium
@@ -14,7 +16,6 @@ from kimisvc.observe.report.story import Story, read_story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(
     chromium.program() is None, reason="needs a headless Chromium: packaging/setup apt"
@@ -109,12 +110,16 @@ def test_no_words_of_a_chart_are_cut_off_or_lie_on_each_other(seen: chromium.Pag
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_can_be_read_in_light_and_dark(seen: chromium.Page, scheme: str) -> None:
+def test_it_can_be_read_in_light_and_dark(seen: chromium.Page, scheme: str, tmp_path: Path) -> None:
+    """With KIMISVC_PICTURES=FOLDER the page is there as a picture, for a person to look at."""
     seen.scheme(scheme)
     ground = seen.value("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
     for name, ratio in seen.value(CONTRAST).items():
         assert ratio >= (4.5 if name in {"text", "soft", "label", "link"} else 3.0), name
+    picture = Path(os.environ.get("KIMISVC_PICTURES") or tmp_path) / f"report-{scheme}.png"
+    seen.screenshot(picture)
+    assert picture.stat().st_size > 20_000  # an empty page of that size has some 5,000 bytes
 
 
 @pytest.mark.parametrize("width", [360, 768, 1920])
