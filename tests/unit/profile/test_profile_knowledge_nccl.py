@@ -141,6 +141,47 @@ def test_public_case_30_is_refused_with_what_nccl_would_use(
     assert re.search(f"^{name}: .*{message}", told)
 
 
+READ_AS_TEXT = {
+    "NCCL_GRAPH_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_THREAD_THRESHOLDS", "NCCL_SYM_KERNEL",
+    "NCCL_HOSTID", "NCCL_PROXY_CPUSET", "NCCL_NO_CACHE", "NCCL_IBVERBS_LIB",
+    "NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL",
+}  # fmt: skip
+READ_WHO_KNOWS_HOW = {
+    "NCCL_PAT_NDIMS", "NCCL_CE_INTRA_GPU_MEMCPY_ENABLE", "NCCL_IB_EVENT_BASED_LB_REMOTE",
+    "NCCL_IB_SORT_MERGE_NICS", "NCCL_RMA_IB_WR_BATCHSIZE", "NCCL_GIN_EXCLUSIVE_CONTEXTS",
+    "NCCL_TOPO_SCATTER_START_NET",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", NCCL_UNDOCUMENTED, ids=lambda row: row.name)
+def test_a_number_without_a_manual_is_read_as_every_other(row: Variable) -> None:
+    told = [errors(**{row.name: value}) for value in ("16M", "1e6", "010", "yes")]
+    if row.name in READ_AS_TEXT | READ_WHO_KNOWS_HOW:
+        assert told == [[]] * 4
+    else:
+        assert [len(some) for some in told] == [1] * 4
+    assert [errors(**{row.name: value}) for value in ("", "0", "1")] == [[]] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_PARAM_DUMP_ALL", "true"), ("NCCL_PARAM_DUMP_ALL", "F"), ("NCCL_PAT_ENABLE", "2"),
+        ("NCCL_P2P_READ_ENABLE", "-2"), ("NCCL_GIN_TYPE", "-1"), ("NCCL_NVLS_UB_SIZE", "0x100000"),
+        ("NCCL_HIER_CE_COLL_AG_RAIL_RING_ENABLE", "-1"), ("NCCL_PROXY_DUMP_SIGNAL", "10"),
+        ("NCCL_WORK_ARGS_BYTES", str(2**63 - 1)),
+    ],
+)  # fmt: skip
+def test_a_value_without_a_manual_that_nccl_takes_passes(name: str, value: str) -> None:
+    assert errors(**{name: value}) == []
+
+
+@pytest.mark.parametrize("value", ["true", "2"])
+def test_a_switch_that_was_a_number_once_takes_what_every_version_reads(value: str) -> None:
+    (told,) = errors(NCCL_WARN_ENABLE_DEBUG_INFO=value)
+    assert "is neither 0 nor 1. Write" in told
+
+
 def test_public_case_31_needs_a_list_for_all_collectives() -> None:
     (told,) = errors(NCCL_ALGO="allreduce:tree", NCCL_PROTO="Simple")
     assert "since NCCL 2.31" in told
@@ -148,6 +189,15 @@ def test_public_case_31_needs_a_list_for_all_collectives() -> None:
     assert errors(NCCL_ALGO="ring,tree;allreduce:tree", NCCL_PROTO="Simple") == []
     assert errors(NCCL_ALGO="allreduce:tree", NCCL_PROTO="allreduce:Simple") == []
     assert errors(NCCL_ALGO="Ring", NCCL_PROTO="LL") == []
+
+
+def test_a_collective_that_nobody_names_keeps_its_algorithms() -> None:
+    """So say the rule (no error), the risk (no worse than the row) and what explain prints."""
+    only = draft({"NCCL_ALGO": "allreduce:ring"})
+    assert errors(NCCL_ALGO="allreduce:ring") == []
+    assert list(risk_findings(only)) == []
+    assert "a collective that NCCL_PROTO names and this does not" in VARIABLES["NCCL_ALGO"].changed
+    assert errors(NCCL_ALGO="allreduce:ring", NCCL_PROTO="allgather:LL")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,14 @@ promises may change its meaning with any version.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from kimisvc.profile.knowledge.variables.grammar import flag, switch, whole_number, words
 from kimisvc.profile.knowledge.variables.row import ActsOn, Variable
 from kimisvc.records.profile import Risk
+
+if TYPE_CHECKING:
+    from kimisvc.profile.knowledge.variables.grammar import Grammar
 
 _DOCUMENT = "NCCL 2.32 source"
 _OLDER_DOCUMENT = "NCCL 2.27 to 2.31 source"
@@ -104,6 +110,40 @@ _GONE: tuple[tuple[str, ActsOn, str, str], ...] = (
 )  # fmt: skip
 """What NCCL 2.27 to 2.31 read, the first version that does not, and the variables."""
 
+_whole = whole_number()
+_OTHER_GRAMMARS: dict[str, Grammar | None] = {
+    # Text: a file, a host, a list, a word (ncclGetEnv in src/graph, src/misc, src/tuning).
+    **dict.fromkeys(
+        ("NCCL_GRAPH_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_THREAD_THRESHOLDS", "NCCL_SYM_KERNEL",
+         "NCCL_HOSTID", "NCCL_PROXY_CPUSET", "NCCL_NO_CACHE", "NCCL_IBVERBS_LIB",
+         "NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
+    ),
+    # How NCCL reads these is in no source that was at hand.
+    **dict.fromkeys(
+        ("NCCL_PAT_NDIMS", "NCCL_CE_INTRA_GPU_MEMCPY_ENABLE", "NCCL_IB_EVENT_BASED_LB_REMOTE",
+         "NCCL_IB_SORT_MERGE_NICS", "NCCL_RMA_IB_WR_BATCHSIZE", "NCCL_GIN_EXCLUSIVE_CONTEXTS",
+         "NCCL_TOPO_SCATTER_START_NET")
+    ),
+    # More than on and off: 2 or less than 0 leaves the choice to NCCL.
+    **dict.fromkeys(
+        ("NCCL_PAT_ENABLE", "NCCL_P2P_READ_ENABLE", "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
+         "NCCL_HIER_CE_COLL_AG_RAIL_RING_ENABLE"), _whole
+    ),
+    # Truth since they are typed (src/include/param/parser_default.h); the second was a number
+    # before, as which "true" is 0: only 0 and 1 mean the same to every version.
+    "NCCL_PARAM_DUMP_ALL": words("1", "0", "true", "false", "T", "F",
+                                 otherwise="NCCL would keep its default"),
+    "NCCL_WARN_ENABLE_DEBUG_INFO": switch,
+}  # fmt: skip
+"""The grammar of each that is not read as a number is by NCCL_PARAM; None takes every text."""
+
+
+def _syntax(name: str) -> Grammar | None:
+    """A number as NCCL_PARAM reads it, and of *_ENABLE and *_DISABLE 0 or 1 (src/misc/param.cc)."""
+    if name in _OTHER_GRAMMARS:
+        return _OTHER_GRAMMARS[name]
+    return flag if name.endswith(("_ENABLE", "_DISABLE")) else _whole
+
 
 def _judged(name: str, does: str, acts_on: ActsOn, removed: str = "") -> Variable:
     if acts_on is ActsOn.LOG:
@@ -113,7 +153,7 @@ def _judged(name: str, does: str, acts_on: ActsOn, removed: str = "") -> Variabl
     else:
         risk, why = Risk.RISKY, _WHY
     return Variable(
-        name, does, None, risk, why, acts_on,
+        name, does, _syntax(name), risk, why, acts_on,
         document=_DOCUMENT if not removed else _OLDER_DOCUMENT,
         removed=removed, instead="nothing: no version since has it" if removed else "",
     )  # fmt: skip
