@@ -54,8 +54,8 @@ NCCL: tuple[Variable, ...] = (
     # ------------------------------------------------------------ algorithm, protocol, channels
     safe_ish("NCCL_ALGO", "Which algorithms NCCL may use, by collective.", algorithms,
              why="NCCL can no longer choose the fastest algorithm by message size", since="2.5",
-             changed="before 2.24 unknown names were ignored; since 2.31 a collective that is not "
-             "named has no algorithm"),
+             changed="before 2.24 unknown names were ignored; since 2.31 a collective that NCCL_PROTO "
+             "names and this does not has no algorithm"),
     safe_ish("NCCL_PROTO", "Which protocols NCCL may use, by collective.", protocols,
              why="NCCL can no longer choose by message size: LL alone halves the bandwidth of "
              "prefill", since="2.5", changed="before 2.24 unknown names were ignored"),

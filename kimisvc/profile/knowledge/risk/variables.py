@@ -54,7 +54,8 @@ def _algorithm(value: str, _profile: Profile) -> Judgement | None:
     """Each collective needs an algorithm that works on one box: rings, or trees for all-reduce.
 
     One that is not named keeps all of them, unless NCCL_PROTO names it, which is
-    refused already (conflicts).
+    refused already (conflicts): NCCL 2.31.2 strikes what NCCL_ALGO leaves out
+    only from collectives that one of both names (src/tuning/cost_model.cc, forced).
     NCCL 2.28.9 with Tree alone was seen to fail at the first all-gather.
     """
     allowed = allowed_algorithms(value)
