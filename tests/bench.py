@@ -98,7 +98,7 @@ def commands_inside(stage: Stage, box: Box) -> None:
 
 
 EXPORTER = """
-import glob, http.client, json, subprocess, sys, time
+import glob, http.client, json, os, struct, subprocess, sys, time
 PORT, SCRAPES, MANY, SECONDS = 9464, 1000, 100_000, 60
 unit = ["systemctl", "show", "-p", "MainPID", "--value", "kimisvc-exporter.service"]
 main = int(subprocess.run(unit, capture_output=True, text=True, check=True).stdout)
@@ -107,8 +107,18 @@ def apart():
     return [int(pid) for path in glob.glob(f"/proc/{main}/task/*/children")
             for pid in open(path).read().split()]
 
-def memory(pid, kind):
-    return int(next(l for l in open(f"/proc/{pid}/smaps_rollup") if l.startswith(kind)).split()[1])
+PAGE, FRAME = os.sysconf("SC_PAGE_SIZE"), (1 << 55) - 1
+
+def frames(pid):  # of memory that it has; a frame that two processes share has one number (pagemap)
+    found = set()
+    with open(f"/proc/{pid}/pagemap", "rb") as table:
+        for line in open(f"/proc/{pid}/maps"):
+            first, last = (int(word, 16) // PAGE for word in line.split()[0].split("-"))
+            if first < 1 << 51:  # beyond it is the kernel's own page
+                table.seek(8 * first)
+                entries = struct.iter_unpack("<Q", table.read(8 * (last - first)))
+                found.update(entry & FRAME for (entry,) in entries if entry >> 63)
+    return found - {0}
 
 def used(pid):
     words = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
@@ -123,9 +133,9 @@ def scrape():
     return time.perf_counter() - begun, page
 
 def look():
-    return {"rss": memory(main, "Rss:"), "pss": memory(main, "Pss:"),
-            "apart_rss": sum(memory(pid, "Rss:") for pid in apart()),
-            "apart_pss": sum(memory(pid, "Pss:") for pid in apart())}
+    held = [frames(pid) for pid in (main, *apart())]
+    sizes = (held[0], set().union(*held[1:]), set().union(*held))
+    return dict(zip(("main", "apart", "both"), (PAGE * len(one) for one in sizes)))
 
 # The load of a span of time is measured, so that time has to pass; first all have to be warm.
 time.sleep(15)
@@ -157,8 +167,9 @@ def exporter_figures(box: Box) -> None:
             f" aim {1000 * aim:g} ms\n"
         )
     cpu = 100 * told["cpu"] / told["cpu_seconds"]
-    now, later = (Resident(one["rss"], one["apart_rss"]) for one in (told, told["after"]))
-    memory, growth = resident(now, later, told["pss"] + told["apart_pss"])
+    memory, growth = resident(
+        *(Resident(one["main"], one["apart"], one["both"]) for one in (told, told["after"]))
+    )
     sys.stdout.write(
         f"exporter: {told['bytes']} bytes a page; {memory}\n"
         f"exporter: {growth}\n"
