@@ -135,8 +135,6 @@ def _setting_lines(row: Explained, depth: Depth) -> list[str]:
         lines.append(f"      becomes: {row.becomes}")
     if row.judgement:
         lines.append(f"      risk: {row.judgement.why} ({row.judgement.source})")
-    elif row.table == "args" and row.file:
-        lines.append("      risk: not judged")
     return lines
 
 

@@ -226,6 +226,7 @@ def test_an_option_that_nobody_judged_is_said_to_be_such(
     assert main(["explain", str(file)]) == 0
     said = capsys.readouterr().out
     told = said[said.index("sleep-of-tomorrow") :].splitlines()[:4]
-    assert "      risk: not judged" in told
+    assert "safe-ish)" in told[0]
+    assert [line for line in told if line.startswith("      risk: not judged: ")]
     before = said[: said.index("[args]")]
     assert "not judged" not in before

@@ -6,11 +6,15 @@ import json
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from loading import load
 
-from kimisvc.profile.knowledge.risk.options import option_risk
+from kimisvc.profile.knowledge.risk.limit import risk_findings
+from kimisvc.profile.knowledge.risk.options import OPTION_ROWS, option_risk
+from kimisvc.profile.knowledge.risk.ordinary import ORDINARY
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.records.profile import ArgValue, Profile, Risk, VllmSettings
 from kimisvc.records.vllm import KnownFrom, OptionKind, VariableReading, VllmKnowledge
@@ -71,7 +75,8 @@ def test_what_is_of_another_form_is_no_knowledge(told: object) -> None:
     [
         ("trust-remote-code", True, Risk.SAFE_ISH),
         ("trust_remote_code", True, Risk.SAFE_ISH),
-        ("trust-remote-code", False, None),
+        ("trust-remote-code", False, Risk.SAFE),
+        ("no-trust-remote-code", True, Risk.SAFE),
         ("enforce-eager", True, Risk.SAFE),
         ("disable-custom-all-reduce", True, Risk.SAFE),
         ("kv-cache-dtype", "auto", Risk.SAFE),
@@ -89,15 +94,66 @@ def test_what_is_of_another_form_is_no_knowledge(told: object) -> None:
         ("load-format", "dummy", Risk.RISKY),
         ("enable-sleep-mode", True, Risk.SAFE_ISH),
         ("worker-cls", "a.B", Risk.RISKY),
-        ("max-model-len", 4096, None),
+        ("max-model-len", 4096, Risk.SAFE),
+        ("limit_mm_per_prompt.image", 4, Risk.SAFE),
+        ("enable-prompt-embeds", True, Risk.RISKY),
+        ("enable-mm-embeds", True, Risk.RISKY),
+        ("enable-mm-embeds", False, Risk.SAFE),
+        ("io-processor-plugin", "prithvi", Risk.RISKY),
+        ("model-class-overrides", {"A": "m:B"}, Risk.RISKY),
+        ("trust-request-mm-kwargs", True, Risk.RISKY),
+        ("dtype", "auto", Risk.SAFE),
+        ("dtype", "float32", Risk.SAFE),
+        ("dtype", "float16", Risk.SAFE_ISH),
+        ("dtype", "bfloat16", Risk.SAFE_ISH),
+        ("chat-template", "/t.jinja", Risk.SAFE_ISH),
+        ("gpu-memory-utilization", "much", Risk.SAFE_ISH),
+        ("additional-config", "{}", Risk.SAFE_ISH),
+        ("of-tomorrow", False, Risk.SAFE_ISH),
     ],
 )
-def test_the_risk_of_an_option(name: str, value: ArgValue, risk: Risk | None) -> None:
+def test_the_risk_of_an_option(name: str, value: ArgValue, risk: Risk) -> None:
     judged = option_risk(name, value, Profile("p", VllmSettings("/v", "/m")))
-    assert (judged.risk if judged else None) is risk
-    if judged:
-        assert judged.why
-        assert judged.source.startswith("https://")
+    assert judged.risk is risk
+    assert judged.why
+    assert judged.source.startswith("https://")
+
+
+@pytest.mark.parametrize("name", ["additional-config", "of-tomorrow", "no-of-tomorrow"])
+def test_an_option_that_nobody_judged_is_said_to_be_such_and_is_not_safe(name: str) -> None:
+    strict = Profile("p", VllmSettings("/v", "/m"), args={name: "x"}, max_risk=Risk.SAFE)
+    (finding,) = risk_findings(strict, option_risk)
+    assert '"x" is safe-ish, and max_risk is "safe": not judged: ' in finding.message
+    assert list(risk_findings(replace(strict, max_risk=Risk.SAFE_ISH), option_risk)) == []
+
+
+def test_every_ordinary_option_is_one_of_the_newest_and_judged_once() -> None:
+    assert shipped_knowledge().options.keys() >= ORDINARY.keys()
+    assert ORDINARY.keys().isdisjoint(row.name for row in OPTION_ROWS)
+
+
+def test_ordinary_options_pass_where_nothing_may_be_risked() -> None:
+    args: dict[str, ArgValue] = {
+        "tensor-parallel-size": 8, "max-model-len": "128K", "max-num-seqs": 16,
+        "max-num-batched-tokens": 8192, "tool-call-parser": "kimi_k2",
+        "enable-auto-tool-choice": True, "reasoning-parser": "kimi_k2",
+        "enable-prefix-caching": False, "download-dir": "/data", "seed": 1,
+    }  # fmt: skip
+    strict = Profile("p", VllmSettings("/v", "/m"), args=args, max_risk=Risk.SAFE)
+    assert list(risk_findings(strict, option_risk)) == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PROJECT / "profiles").glob("*.toml")), ids=lambda p: p.stem
+)
+def test_every_option_of_a_shipped_profile_is_judged(path: Path) -> None:
+    profile = load(path, PROJECT / "profiles")
+    unjudged = [
+        name
+        for name, value in profile.args.items()
+        if option_risk(name, value, profile).why.startswith("not judged")
+    ]
+    assert unjudged == []
 
 
 def _with(connector: str, **extra: ArgValue) -> dict[str, ArgValue]:
@@ -137,7 +193,6 @@ def test_the_cache_of_requests_is_judged_by_where_it_goes(
 ) -> None:
     name, value = next(iter(args.items()))
     judged = option_risk(name, value, Profile("p", VllmSettings("/v", "/m"), args=args))
-    assert judged is not None
     assert judged.risk is risk
     assert words in judged.why
 
@@ -145,7 +200,6 @@ def test_the_cache_of_requests_is_judged_by_where_it_goes(
 def test_sleeping_is_risky_where_everybody_may_send_to_sleep() -> None:
     profile = Profile("p", VllmSettings("/v", "/m"), env={"VLLM_SERVER_DEV_MODE": "1"})
     judged = option_risk("enable-sleep-mode", value=True, profile=profile)
-    assert judged is not None
     assert judged.risk is Risk.RISKY
 
 
@@ -153,9 +207,7 @@ def test_sleeping_is_risky_where_everybody_may_send_to_sleep() -> None:
 def test_the_reason_of_each_format_of_the_cache_is_its_own(word: str) -> None:
     profile = Profile("p", VllmSettings("/v", "/m"))
     judged = option_risk("kv-cache-dtype", word, profile)
-    assert judged is not None
     bits = {Risk.SAFE: "as exact", Risk.SAFE_ISH: "8 halves", Risk.RISKY: "fewer than 8 bits"}
     assert bits[judged.risk] in judged.why
     other = option_risk("kv-cache-dtype", "of_a_plugin", profile)
-    assert other is not None
     assert "none of vLLM's own" in other.why

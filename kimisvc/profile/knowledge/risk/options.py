@@ -1,9 +1,10 @@
-"""What an option in [args] may cost: a row for each that is not simply safe, or often asked about.
+"""What an option in [args] may cost: a row for each where its value counts, or a word is to be said.
 
 Safe: the same answers, from a server that stays up. Safe-ish: less speed,
 memory or accuracy, or trust in files, that goes away with the option. Risky:
-wrong answers, crashes under load, or an open door. Options without a row are
-not judged.
+wrong answers, crashes under load, or an open door. Ordinary ones stand in
+`ordinary`; what has no row anywhere is not judged, and may do anything: it
+counts as safe-ish, as such a variable of vLLM does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.risk.judgement import Judgement
+from kimisvc.profile.knowledge.risk.ordinary import ARGS, ORDINARY
 from kimisvc.profile.knowledge.risk.transfer import OFFLOADED, STORED, transfer_risk
 from kimisvc.profile.options import option_name
 from kimisvc.records.profile import Risk
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from kimisvc.records.profile import ArgValue, Profile
 
 _DOCS = "https://docs.vllm.ai/en/stable"
-_ARGS = f"{_DOCS}/cli/serve/"
 _SECURITY = f"{_DOCS}/usage/security/"
 _QUANTIZED_KV = f"{_DOCS}/features/quantization/quantized_kvcache/"
 _SPECULATIVE = f"{_DOCS}/features/spec_decode/"
@@ -36,28 +37,43 @@ _OWN_FORMATS = ("auto", "safetensors", "hf", "pt", "npcache", "mistral")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """How one option is judged: by its value and the profile, as a Judgement or not at all."""
+    """How one option is judged: by its value and the profile; None where it has no such value."""
 
     name: str
     judge: Callable[[ArgValue, Profile], Judgement | None]
 
 
-def option_risk(name: str, value: ArgValue, profile: Profile) -> Judgement | None:
-    """Given an option, its value and the profile, return its risk; None if nothing is known of it.
+_OFF = Judgement(Risk.SAFE, "is turned off", ARGS)
+_NOT_JUDGED = Judgement(
+    Risk.SAFE_ISH, "not judged: what it may cost nobody here has looked at", ARGS
+)
+"""Of an option that has no row, or a value that its row does not know."""
 
-    `name` may be written with underscores, and may go on after a dot.
+
+def option_risk(name: str, value: ArgValue, profile: Profile) -> Judgement:
+    """Given an option, its value and the profile, return its risk; what has no row may do anything.
+
+    `name` may be written with underscores, with `no-` before it, and may go on after a dot.
     """
-    row = _ROWS.get(name.partition(".")[0].replace("_", "-"))
-    return row.judge(value, profile) if row else None
+    plain = option_name(name).partition(".")[0]
+    if plain.startswith("no-") and _is_known(plain[3:]):
+        return _OFF
+    if not _is_known(plain):
+        return _NOT_JUDGED
+    if value is False:
+        return _OFF
+    row = _ROWS.get(plain)
+    return (row.judge(value, profile) if row else ORDINARY[plain]) or _NOT_JUDGED
 
 
-def _always(risk: Risk, why: str, source: str = _ARGS) -> Callable[..., Judgement | None]:
-    """The same whatever the value; not at all where a flag is off."""
+def _is_known(name: str) -> bool:
+    return name in _ROWS or name in ORDINARY
 
-    def judge(value: ArgValue, _profile: Profile) -> Judgement | None:
-        return None if value is False else Judgement(risk, why, source)
 
-    return judge
+def _always(risk: Risk, why: str, source: str = ARGS) -> Callable[[ArgValue, Profile], Judgement]:
+    """The same whatever the value."""
+    judgement = Judgement(risk, why, source)
+    return lambda _value, _profile: judgement
 
 
 def _memory(value: ArgValue, _profile: Profile) -> Judgement | None:
@@ -68,9 +84,9 @@ def _memory(value: ArgValue, _profile: Profile) -> Judgement | None:
             Risk.RISKY,
             f"above {_MOST_MEMORY} little is left for CUDA graphs, NCCL and activations: out of "
             "memory under load, hours after the start",
-            _ARGS,
+            ARGS,
         )
-    return Judgement(Risk.SAFE, "what is taken at the start is all that is taken", _ARGS)
+    return Judgement(Risk.SAFE, "what is taken at the start is all that is taken", ARGS)
 
 
 def _kv_cache_dtype(value: ArgValue, _profile: Profile) -> Judgement | None:
@@ -99,18 +115,32 @@ def _speculative(value: ArgValue, _profile: Profile) -> Judgement | None:
 
 def _load_format(value: ArgValue, _profile: Profile) -> Judgement | None:
     if value == "dummy":
-        return Judgement(Risk.RISKY, "random weights: every answer is nonsense", _ARGS)
+        return Judgement(Risk.RISKY, "random weights: every answer is nonsense", ARGS)
     if value in _OWN_FORMATS:
-        return Judgement(Risk.SAFE, "changes how files are read, not what is in them", _ARGS)
+        return Judgement(Risk.SAFE, "changes how files are read, not what is in them", ARGS)
     why = "a package or service besides vLLM reads the weights; without it the start fails"
-    return Judgement(Risk.SAFE_ISH, why, _ARGS)
+    return Judgement(Risk.SAFE_ISH, why, ARGS)
+
+
+def _dtype(value: ArgValue, _profile: Profile) -> Judgement | None:
+    if value == "auto":
+        return Judgement(Risk.SAFE, "as the checkpoint says, which vLLM does by itself", ARGS)
+    if value in ("float32", "float"):
+        return Judgement(
+            Risk.SAFE, "as exact as any checkpoint: slower, and twice the memory", ARGS
+        )
+    why = (
+        "another number format than the checkpoint's rounds otherwise, and float16 overflows where "
+        "a model was trained in bfloat16"
+    )
+    return Judgement(Risk.SAFE_ISH, why, ARGS)
 
 
 def _quantization(value: ArgValue, _profile: Profile) -> Judgement | None:
     if str(value).startswith(("fp8", "int8", "experts_int8", "online", "nvfp4_per", "torchao")):
         why = "quantizes the weights while they are loaded, which costs accuracy"
         return Judgement(Risk.SAFE_ISH, why, f"{_DOCS}/features/quantization/")
-    return Judgement(Risk.SAFE, "says what the checkpoint is, which vLLM sees by itself", _ARGS)
+    return Judgement(Risk.SAFE, "says what the checkpoint is, which vLLM sees by itself", ARGS)
 
 
 def _offloading(profile: Profile) -> Judgement:
@@ -119,9 +149,7 @@ def _offloading(profile: Profile) -> Judgement:
     return STORED if backends == ["lmcache"] else OFFLOADED
 
 
-def _sleep_mode(value: ArgValue, profile: Profile) -> Judgement | None:
-    if value is False:
-        return None
+def _sleep_mode(_value: ArgValue, profile: Profile) -> Judgement | None:
     if profile.env.get("VLLM_SERVER_DEV_MODE", "0") not in ("", "0"):
         why = "with VLLM_SERVER_DEV_MODE all who reach the port may put the model to sleep"
         return Judgement(Risk.RISKY, why, _SECURITY)
@@ -130,9 +158,13 @@ def _sleep_mode(value: ArgValue, profile: Profile) -> Judgement | None:
 
 
 _PLUGIN = "runs code of that file or package inside the server"
+_EMBEDS = (
+    "whoever may ask the model may end its engine: embeddings of a wrong shape crash it. vLLM: for "
+    "trusted users only"
+)
 _KERNELS = "other kernels: the same answers up to rounding, another speed, or no start at all"
 
-_TABLE = (
+OPTION_ROWS = (
     _Row("trust-remote-code", _always(Risk.SAFE_ISH,
          "code from the model's folder runs with all rights of the service", _SECURITY)),
     _Row("speculative-config", _speculative),
@@ -141,6 +173,7 @@ _TABLE = (
     _Row("gpu-memory-utilization", _memory),
     _Row("device-memory-utilization", _memory),
     _Row("load-format", _load_format),
+    _Row("dtype", _dtype),
     _Row("quantization", _quantization),
     _Row("enable-sleep-mode", _sleep_mode),
     _Row("enforce-eager", _always(Risk.SAFE, "no CUDA graphs: slower, and the same answers")),
@@ -172,6 +205,14 @@ _TABLE = (
     _Row("worker-extension-cls", _always(Risk.RISKY, _PLUGIN, _SECURITY)),
     _Row("scheduler-cls", _always(Risk.RISKY, _PLUGIN, _SECURITY)),
     _Row("logits-processors", _always(Risk.RISKY, f"{_PLUGIN}, and changes answers", _SECURITY)),
+    _Row("io-processor-plugin", _always(Risk.RISKY,
+         f"{_PLUGIN}, and sees every request", _SECURITY)),
+    _Row("model-class-overrides", _always(Risk.RISKY,
+         f"{_PLUGIN}, in the place of vLLM's own model", _SECURITY)),
+    _Row("enable-prompt-embeds", _always(Risk.RISKY, _EMBEDS)),
+    _Row("enable-mm-embeds", _always(Risk.RISKY, _EMBEDS)),
+    _Row("trust-request-mm-kwargs", _always(Risk.RISKY,
+         "whoever asks the model may set how the server reads pictures and sound")),
     _Row("allowed-local-media-path", _always(Risk.RISKY,
          "whoever may ask the model may read files below that folder", _SECURITY)),
     _Row("trust-request-chat-template", _always(Risk.RISKY,
@@ -186,4 +227,5 @@ _TABLE = (
     _Row("kv-offloading-size", lambda _value, profile: _offloading(profile)),
     _Row("enable-elastic-ep", _always(Risk.RISKY, "experimental: changes the GPUs while serving")),
 )  # fmt: skip
-_ROWS = MappingProxyType({row.name: row for row in _TABLE})
+"""Every option where a word is to be said, or its value counts."""
+_ROWS = MappingProxyType({row.name: row for row in OPTION_ROWS})
