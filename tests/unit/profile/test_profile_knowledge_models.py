@@ -123,6 +123,61 @@ def test_a_size_that_is_not_divisible_at_all() -> None:
     assert "1536 of the experts is not divisible by 5" in finding.message
 
 
+GROUPED = {**MINIMAX, "num_key_value_heads": 8}
+
+
+@pytest.mark.parametrize(("parts", "fitting"), [(3, 2), (6, 4), (12, 8)])
+def test_heads_of_keys_and_values_are_shared_evenly(parts: int, fitting: int) -> None:
+    """48 heads can be divided so, and MiniMax's 8 of keys and values cannot."""
+    finding = only("/m", GROUPED, tensor_parallel_size=parts, enable_expert_parallel=True)
+    assert finding.path == ("args", "tensor-parallel-size")
+    assert finding.severity is Severity.ERROR
+    assert finding.message == (
+        f"the model's 8 heads of keys and values cannot be shared evenly by {parts} GPUs. "
+        f"{fitting} would do"
+    )
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 8, 16, 24, 48])
+def test_fewer_gpus_hold_whole_heads_and_more_hold_each_as_often(parts: int) -> None:
+    assert found("/m", GROUPED, tensor_parallel_size=parts, enable_expert_parallel=True) == []
+
+
+def test_what_would_do_fits_all_heads() -> None:
+    finding = only("/m", GROUPED, tensor_parallel_size=7, enable_expert_parallel=True)
+    assert finding.message.endswith("48 attention heads cannot be divided by 7. 4 would do")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llava", "text_config": {"num_attention_heads": 48, "num_key_value_heads": 8}},
+        {"model_type": "glm4", "num_attention_heads": 48, "num_key_value_heads": 8},
+        {"model_type": "chatglm", "num_attention_heads": 48, "multi_query_group_num": 8},
+        {"model_type": "falcon", "num_attention_heads": 48, "num_kv_heads": 8,
+         "multi_query": True, "new_decoder_architecture": True},
+    ],
+)  # fmt: skip
+def test_every_config_that_tells_of_such_heads_is_read(config: dict[str, object]) -> None:
+    assert "8 heads of keys and values" in only("/m", config, tensor_parallel_size=6).message
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "deepseek_v3", "num_attention_heads": 48, "num_key_value_heads": 8,
+         "kv_lora_rank": 512},
+        {"model_type": "kimi_k25", "text_config": {"num_attention_heads": 48,
+         "num_key_value_heads": 8, "kv_lora_rank": 512}},
+        {"model_type": "falcon", "num_attention_heads": 48, "num_kv_heads": 8, "multi_query": True},
+        {"model_type": "any", "num_attention_heads": 48, "num_key_value_heads": None},
+        {"model_type": "any", "num_attention_heads": 48, "num_key_value_heads": [8, 4]},
+    ],
+)  # fmt: skip
+def test_a_latent_and_a_single_head_are_held_whole(config: dict[str, object]) -> None:
+    assert found("/m", config, tensor_parallel_size=6) == []
+
+
 QWEN = {
     "model_type": "qwen3_moe",
     "num_attention_heads": 32,

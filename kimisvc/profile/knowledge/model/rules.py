@@ -110,15 +110,29 @@ def _context_parallel(draft: Profile) -> Iterator[Finding]:
 
 
 def _heads(draft: Profile, shape: Shape) -> Iterator[Finding]:
+    """Each GPU has as many heads; of keys and values it may share one with others, evenly.
+
+    All layers of attention divide so (QKVParallelLinear of vllm/model_executor/layers/linear.py,
+    and the asserts of models/minimax_m2.py and most others).
+    """
     parts = ranks(draft.args, TENSOR)
     if shape.heads and shape.heads % parts:
-        fitting = max(n for n in range(1, parts) if shape.heads % n == 0)
-        yield Finding(
-            ("args", TENSOR),
-            f"the model's {shape.heads} attention heads cannot be divided by {parts}. "
-            f"{fitting} would do",
-            or_at=(("vllm", "model"),),
-        )
+        fault = f"{shape.heads} attention heads cannot be divided by {parts}"
+    elif not _shares(shape.kv_heads, parts):
+        fault = f"{shape.kv_heads} heads of keys and values cannot be shared evenly by {parts} GPUs"
+    else:
+        return
+    fitting = max(n for n in range(1, parts) if shape.heads % n == 0 and _shares(shape.kv_heads, n))
+    yield Finding(
+        ("args", TENSOR),
+        f"the model's {fault}. {fitting} would do",
+        or_at=(("vllm", "model"),),
+    )
+
+
+def _shares(heads: int, parts: int) -> bool:
+    """Whether so many GPUs hold whole heads, or each head as many of them; 0 heads are no matter."""
+    return heads == 0 or (heads % parts == 0 if heads >= parts else parts % heads == 0)
 
 
 def _context(draft: Profile, shape: Shape) -> Iterator[Finding]:

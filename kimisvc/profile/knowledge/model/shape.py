@@ -13,6 +13,13 @@ _POSITIONS = (
 """Where a config says how long a context may be; the least counts, but for model_max_length,
 which goes before all (vllm: get_derived_max_model_len)."""
 _EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "num_routed_experts")
+_KV_HEADS = (
+    "n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num",
+    "num_attention_groups",
+)  # fmt: skip
+"""Where a config says how many heads its keys and values have (vllm: get_total_num_kv_heads)."""
+_LATENT = "kv_lora_rank"
+"""A config with this has one latent for all heads (MLA), which every GPU holds whole."""
 _KINDS = ("model_type", "architectures")
 _UNSCALED = ("default", "mrope", "su", "longrope", "llama3", "deepseek_llama_scaling")
 """Kinds of RoPE whose factor does not lengthen the context (vllm/config/model.py)."""
@@ -24,12 +31,14 @@ _MOST_FACTOR = 1e6
 class Shape:
     """Sizes of a model. 0 and () mean: not said.
 
+    `kv_heads` are those of keys and values, where they are divided among GPUs at all;
     `intermediate` is that of its experts where it has some; `block` that of its
     FP8 weights, rows and columns, and `quantized_by` the method of its checkpoint.
     """
 
     model_type: str = ""
     heads: int = 0
+    kv_heads: int = 0
     positions: int = 0
     experts: int = 0
     intermediate: int = 0
@@ -51,6 +60,7 @@ def shape_of(config: Mapping[str, object]) -> Shape:
     return Shape(
         model_type=str(config.get("model_type", "")),
         heads=_first(text, ("num_attention_heads",)),
+        kv_heads=_kv_heads(text),
         positions=_context(config, text),
         experts=experts,
         intermediate=own or _first(text, ("intermediate_size",)),
@@ -89,6 +99,14 @@ def _first(config: Mapping[str, object], keys: tuple[str, ...]) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return 0
+
+
+def _kv_heads(text: Mapping[str, object]) -> int:
+    """Those of keys and values; 0 where a latent stands for them, or one of Falcon's for all."""
+    if _first(text, (_LATENT,)):
+        return 0
+    alone = text.get("multi_query") is True and text.get("new_decoder_architecture") is not True
+    return 0 if alone and text.get("model_type") == "falcon" else _first(text, _KV_HEADS)
 
 
 def _context(config: Mapping[str, object], text: Mapping[str, object]) -> int:
