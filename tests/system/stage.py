@@ -111,6 +111,23 @@ class Stage:
         answer: dict[str, Any] = json.loads(done.stdout)
         return done.returncode, answer
 
+    def use(self, tokens: int) -> str:
+        """Begin a request of so many tokens, as a user does; return where its answer goes once it runs."""
+        answer = f"/root/{self.instance}-answer"
+        body = json.dumps({"model": "kimi", "prompt": "a", "max_tokens": tokens, "stream": True})
+        client = (
+            f"curl -s -N -o {answer} -H 'Content-Type: application/json' -d '{body}'"
+            f" http://127.0.0.1:{self.port}/v1/completions"
+        )
+        unit = f"user-{self.port}"
+        self.sandbox.run("systemd-run", "--quiet", "--unit", unit, "sh", "-c", client)
+        self.sandbox.run(
+            "timeout", "20", "bash", "-c",
+            f"until curl -s http://127.0.0.1:{self.port}/metrics |"
+            " grep '^vllm:num_requests_running.* 1'; do sleep 0.1; done",
+        )  # fmt: skip
+        return answer
+
     def status(self) -> dict[str, Any]:
         """Return the status of the instance."""
         done = self.kimisvc("status", "--instance", self.instance, "--json")

@@ -13,6 +13,17 @@ pytestmark = pytest.mark.system
 WRONG_ANSWER = {"default_answer": "I like trains."}
 
 
+def test_requests_may_end_before_the_restart(stage: Stage) -> None:
+    tokens = 1200  # 6 s
+    stage.apply(stage.profile("used", {"max_model_len": 2 * tokens}))
+    answer = stage.use(tokens)
+    done = stage.kimisvc("apply", "--drain", "1min", stage.profile("next"))
+    assert done.returncode == 0, done.stderr
+    assert "waiting for requests to end, 1min at most" in done.stderr
+    assert "restarting all the same" not in done.stderr
+    assert stage.sandbox.read(answer).rstrip().endswith("data: [DONE]")
+
+
 def test_first_install(stage: Stage) -> None:
     status, answer = stage.apply(stage.profile("first"))
     assert (status, answer["outcome"], answer["verdict"]) == (0, "accepted", "PASS")
