@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,14 +41,24 @@ def answering_json(text: str) -> Callable[[Callable[..., Result]], Callable[...,
         def answering(*args: Any, **values: Any) -> Result:
             try:
                 return command(*args, **values)
-            except KimisvcError as error:
+            except (click.ClickException, click.Abort, BrokenPipeError):
+                raise  # a wrong call, a question answered with no, a reader who has gone
+            except Exception as error:
                 if values["form"] is Form.JSON:
-                    emit_json(error_json(error))
+                    with contextlib.suppress(OSError):  # stdout may be what failed
+                        emit_json(error_json(_told(error)))
                 raise
 
         return option(answering)
 
     return with_json
+
+
+def _told(error: Exception) -> KimisvcError:
+    """The error as a program gets it; one that nobody expected has a code, too."""
+    if isinstance(error, KimisvcError):
+        return error
+    return KimisvcError("unexpected", f"unexpected {type(error).__name__}: {error}")
 
 
 def as_json(command: Callable[..., Result]) -> Callable[..., Result]:

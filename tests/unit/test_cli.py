@@ -211,6 +211,22 @@ def test_a_fault_of_ours_is_one_line(
     status, _, err = call(capsys, "check", str(profile))
     assert status == 1
     assert err.startswith("kimisvc: unexpected RuntimeError: never thought of\n")
+    status, out, err = call(capsys, "check", "--json", str(profile))
+    answer = json.loads(out)
+    assert (status, answer["exit"], answer["outcome"]) == (1, 1, "unexpected")
+    assert answer["reason"] == "unexpected RuntimeError: never thought of"
+    assert err.startswith("kimisvc: unexpected RuntimeError: never thought of\n")
+
+
+def test_a_stdout_that_is_full_is_said_once_though_json_was_asked_for(profile: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [KIMISVC, "check", "--json", str(profile)], stdout=full, stderr=subprocess.PIPE,
+            check=False, text=True,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.count("No space left on device") == 1
+    assert "Traceback" not in done.stderr
 
 
 def test_a_prompt_with_brackets_can_be_shown_live(monkeypatch: pytest.MonkeyPatch) -> None:
