@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kimisvc.errors import KimisvcError, PreflightRefusedError, ProfileRefusedError
-from kimisvc.foreign_text import well_formed
+from kimisvc.foreign_text import printable, well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -109,8 +109,10 @@ def error_json(error: KimisvcError) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> str:
-    """Given rows of cells, return them in aligned columns."""
-    everything = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
+    """Given rows of cells, return them in aligned columns, each row on one line."""
+    everything = [
+        [printable(cell) for cell in row] for row in ((header, *rows) if header else rows)
+    ]
     if not everything:
         return ""
     widths = [max(len(row[i]) for row in everything) for i in range(len(everything[0]))]

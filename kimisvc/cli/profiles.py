@@ -18,6 +18,7 @@ from kimisvc.cli.output import (
     verdict_json,
 )
 from kimisvc.errors import KimisvcError
+from kimisvc.foreign_text import printable
 from kimisvc.records.problems import Problem
 from kimisvc.shipped import shipped
 
@@ -94,7 +95,7 @@ def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _name(one: Listed) -> str:
-    return one.profile.name if one.profile else one.file.stem
+    return one.profile.name if one.profile else printable(one.file.stem)
 
 
 def _where(one: Listed) -> str:

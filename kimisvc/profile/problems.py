@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kimisvc.foreign_text import printable
 from kimisvc.records.problems import Problem, Severity
 
 KeyPath = tuple[str | int, ...]
@@ -57,7 +58,8 @@ def key_name(path: KeyPath) -> str:
 
 def format_problem(problem: Problem) -> str:
     """Given a problem, return its line: `profiles/kimi.toml:14: gate.max_tftt: unknown key.`."""
-    where = f"{problem.file}:{problem.line}" if problem.line else problem.file
+    file = printable(problem.file)
+    where = f"{file}:{problem.line}" if problem.line else file
     parts = [where, problem.key, problem.message]
     if problem.severity is Severity.WARNING:
         parts.insert(1, "warning")

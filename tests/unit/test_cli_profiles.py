@@ -100,6 +100,18 @@ def test_a_profile_with_a_fault_is_listed_with_it(
     assert "no such file or folder" in capsys.readouterr().err
 
 
+def test_no_name_of_a_file_steers_the_terminal_or_makes_up_a_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "odd\nbaseline: fine\x1b[2J.toml").write_text(TEXT + "prot = 1\n")
+    main(["profiles", str(tmp_path)])
+    main(["check", str(tmp_path / "odd\nbaseline: fine\x1b[2J.toml")])
+    said = "".join(capsys.readouterr())
+    assert "odd baseline: fine [2J" in said
+    assert "\x1b" not in said
+    assert not [line for line in said.splitlines() if line.startswith("baseline: fine")]
+
+
 @pytest.mark.parametrize("number", ["0x" + "f" * 9000, "9" * 9000])
 def test_a_number_without_end_hides_neither_the_other_problems_nor_the_other_files(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, number: str
