@@ -8,6 +8,7 @@ import pytest
 
 from kimisvc.profile.knowledge.vllm.contradictions import contradictions
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
+from kimisvc.records.problems import Severity
 from kimisvc.records.profile import ArgValue, Profile, VllmSettings
 from kimisvc.records.vllm import KnownFrom
 
@@ -67,3 +68,10 @@ def test_older_ones_did_not_compare_all() -> None:
     assert told({LONG: 9000, LENGTH: 8192}, "0.26.0") == []
     assert told({LENGTH: 8192, BATCH: 2048, CHUNKED: False}, "0.11.2") == []
     assert told({LENGTH: 8192, BATCH: 2048, CHUNKED: False}, "0.12.0")
+
+
+def test_a_number_that_only_the_shipped_table_refuses_is_doubted() -> None:
+    profile = Profile("p", VllmSettings("/v", "m"), args={LORAS: 0, "enable-lora": True})
+    (fault,) = contradictions(profile, shipped_knowledge())
+    assert fault.severity is Severity.WARNING
+    assert fault.message == "0 would be refused by vLLM 0.33.0: at least 1"

@@ -115,13 +115,24 @@ def test_a_text_that_holds_json_is_warned_of() -> None:
 
 def test_a_number_of_models_of_more_than_text_is_warned_of() -> None:
     (fault,) = found("mm-processor-cache-gb", -1)
-    assert (fault.message, fault.severity) == ("-1 is refused: at least 0", Severity.WARNING)
+    assert fault.message == "-1 is refused for models of more than text: at least 0"
+    assert fault.severity is Severity.WARNING
 
 
 def test_the_shipped_table_is_not_sure_of_another_vllm() -> None:
-    for option, value in ((GRAPHS, {"mode": 7}), ("stream-interval", 0), ("optimization-level", 4)):
+    doubted: tuple[tuple[str, ArgValue, str], ...] = (
+        (GRAPHS, {"mode": 7}, "of"), (GRAPHS, {"pass_config": {"fuse_rms": True}}, "in"),
+        (GRAPHS, {"pass_config": 3}, "by"), (DRAFT, {"num_speculative_tokens": 0}, "by"),
+        ("stream-interval", 0, "by"), ("optimization-level", 4, "of"), ("max-model-len", 0, "by"),
+        ("mm-processor-cache-gb", -1, "by"),
+    )  # fmt: skip
+    for option, value, word in doubted:
         (fault,) = found(option, value, NEWEST)
         assert fault.severity is Severity.WARNING
+        assert f" {word} vLLM {NEWEST.version}" in fault.message
+        assert "is refused" not in fault.message
+        (sure,) = found(option, value)
+        assert f"vLLM {NEWEST.version}" not in sure.message
 
 
 def test_a_table_without_bounds_is_read() -> None:

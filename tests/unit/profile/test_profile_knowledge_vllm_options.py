@@ -134,6 +134,32 @@ def test_short_forms_take_one_dash_and_are_refused(short: str, full: str) -> Non
     )
 
 
+@pytest.mark.parametrize("vllm", [NEWEST, ASKED], ids=["shipped", "asked"])
+def test_every_short_form_of_the_newest_is_refused_with_the_full_name(vllm: VllmKnowledge) -> None:
+    """vLLM reads none of them after two dashes: --tp ends it."""
+    forms = {one: option.name for option in vllm.options.values() for one in option.short}
+    assert {"tp", "pp", "dp", "dpn", "dcp", "q", "cc", "ep"} <= forms.keys()
+    for short, full in forms.items():
+        finding = only(vllm, **{short: 8})
+        assert finding.message.endswith(f"Write {full}")
+        assert finding.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(("written", "write"), [("O", ""), ("O3", " = 3"), ("O0", " = 0")])
+def test_the_level_of_optimization_is_no_list_of_options_but_a_short_form(
+    written: str, write: str
+) -> None:
+    """vLLM makes --optimization-level of -O3 and -O 3 before it looks at its options."""
+    for vllm in (NEWEST, ASKED):
+        finding = only(vllm, **{written: 3})
+        assert finding.message == (
+            f"is the short form -{written} of optimization-level. Write optimization-level{write}"
+        )
+        assert finding.severity is Severity.ERROR
+    assert "no option of the installed" in only(OLD, O=3).message
+    assert "no option of vLLM" in only(NEWEST, O4=True).message
+
+
 @pytest.mark.parametrize(
     ("written", "owned"),
     [("served-model", "--served-model-name"), ("api-ke", "--api-key"), ("por", "--port")],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.knowledge.parallelism import option
+from kimisvc.profile.knowledge.vllm.doubt import refused
 from kimisvc.profile.knowledge.vllm.fields import number_fault
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.profile.knowledge.vllm.values import WITH_LORA, number_in
@@ -80,11 +81,9 @@ def _lora(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
         fault = number_fault(known.value, number)
         if fault:
             sure = vllm.known_from is KnownFrom.ASKED
-            yield Finding(
-                ("args", _written(draft.args, name)),
-                f"{number:.0f} is refused: {fault}",
-                Severity.ERROR if sure else Severity.WARNING,
-            )
+            doubt = Severity.ERROR if sure else Severity.WARNING
+            message = f"{number:.0f} {refused(doubt)}: {fault}"
+            yield Finding(("args", _written(draft.args, name)), message, doubt)
 
 
 def _number(args: Mapping[str, ArgValue], name: str) -> float | None:

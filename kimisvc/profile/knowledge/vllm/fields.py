@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.vllm.doubt import newest, refused
 from kimisvc.profile.knowledge.vllm.words import folded, meant
 from kimisvc.profile.problems import Finding
 from kimisvc.profile.values import shown
@@ -78,14 +79,14 @@ def number_fault(known: VllmField, number: float) -> str:
     return ""
 
 
-def word_fault(known: VllmField, value: ArgValue) -> str:
+def word_fault(known: VllmField, value: ArgValue, doubt: Severity) -> str:
     """Given what is known of words and a value that is none of them, say so; "" if it is one."""
     folds = known.choice_rule is ChoiceRule.ANY_CASE
     word = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     choices = [folded(one) if folds else one for one in known.choices]
     if (folded(word) if folds else word) in choices:
         return ""
-    return f"is not among the choices. {meant(word, known.choices)}"
+    return f"is not among the choices{newest(doubt, 'of')}. {meant(word, known.choices)}"
 
 
 def _field_findings(
@@ -94,22 +95,23 @@ def _field_findings(
     if not _JUDGES[known.kind](value):
         why = f"{name} takes {known.kind.value}, not {_named(value)}"
         hint = ". Write it without the quotes" if _holds_json(value) else ""
-        yield Finding(path, f"{shown_short(value)}is refused: {why}{hint}", doubt)
+        yield Finding(path, f"{shown_short(value)}{refused(doubt)}: {why}{hint}", doubt)
     elif known.kind is FieldKind.TABLE and isinstance(value, Mapping) and known.fields:
         for inner, one in value.items():
             if inner in known.fields:
                 yield from _field_findings(path, f"{name}.{inner}", known.fields[inner], one, doubt)
             else:
                 hint = meant(inner, tuple(known.fields))
-                yield Finding(path, f"{name} has no field {shown(inner)}. {hint}", doubt)
+                message = f"{name} has no field {shown(inner)}{newest(doubt, 'in')}. {hint}"
+                yield Finding(path, message, doubt)
     elif known.kind is FieldKind.WORDS and not isinstance(value, bool):
-        fault = word_fault(known, value)
+        fault = word_fault(known, value, doubt)
         if fault:
             yield Finding(path, f"{name}: {shown(value)} {fault}", doubt)
     elif known.kind in (FieldKind.INTEGER, FieldKind.NUMBER) and not isinstance(value, bool):
         fault = number_fault(known, float(str(value)))
         if fault:
-            yield Finding(path, f"{name}: {shown(value)} is refused: {fault}", doubt)
+            yield Finding(path, f"{name}: {shown(value)} {refused(doubt)}: {fault}", doubt)
 
 
 def shown_short(value: ArgValue) -> str:

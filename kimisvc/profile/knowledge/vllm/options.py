@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _ALIKE = 0.8
 """So alike names have to be for one to be meant by the other (difflib's ratio, 0 to 1)."""
 _DEPRECATED = re.compile(r"^\W*deprecated\b|\bis deprecated\b", re.IGNORECASE)
+_SHORT_LEVEL = re.compile("O[0-3]?")
+"""-O3, which vLLM turns into --optimization-level 3 before argparse sees it (since 0.12;
+utils/argparse_utils.py, parse_args): no list of options tells of it."""
+_LEVEL = "optimization-level"
 _TABLES = (OptionKind.JSON, OptionKind.JSON_OR_TEXT)
 
 
@@ -93,9 +97,9 @@ def option_findings(draft: Profile, vllm: VllmKnowledge) -> Iterator[Finding]:
 def _unknown(key: str, head: str, names: _Names, oldest: str) -> Finding:
     """Given a key whose option is not known and the oldest vLLM that may run, say what of it."""
     path, vllm = ("args", key), names.vllm
-    if head in names.short:
-        option = names.short[head]
-        return Finding(path, f"is the short form -{head} of {option.name}. Write {option.name}")
+    short = _short_of(head, names)
+    if short:
+        return Finding(path, short)
     gone = REMOVED.get(head)
     if gone:
         known_to_oldest = release(oldest) and release(oldest) < release(gone.removed_in)
@@ -125,6 +129,17 @@ def _unknown(key: str, head: str, names: _Names, oldest: str) -> Finding:
     known = head in _Names.of(newer).long
     hint = f"vLLM {newer.version} has it: upgrade, or leave it out" if known else "Leave it out"
     return Finding(path, f"is no option of the installed vLLM {vllm.version}. {hint}")
+
+
+def _short_of(head: str, names: _Names) -> str:
+    """Given a name that is not known, return of what it is the short form, or ""."""
+    if head in names.short:
+        option = names.short[head].name
+        return f"is the short form -{head} of {option}. Write {option}"
+    if _LEVEL in names.long and _SHORT_LEVEL.fullmatch(head):
+        given = f" = {head[1]}" if head[1:] else ""
+        return f"is the short form -{head} of {_LEVEL}. Write {_LEVEL}{given}"
+    return ""
 
 
 def _abbreviated(head: str, begun: dict[str, str]) -> str:

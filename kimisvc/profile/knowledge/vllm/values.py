@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kimisvc.profile.knowledge.vllm.doubt import newest, refused
 from kimisvc.profile.knowledge.vllm.fields import number_fault, table_findings, word_fault
 from kimisvc.profile.knowledge.vllm.words import folded, meant
 from kimisvc.profile.problems import Finding
@@ -113,7 +114,7 @@ def field_findings(
     for field in fields:
         if not option.fields or field in option.fields:
             continue
-        message = f"has no field {shown(field)}. {meant(field, option.fields)}"
+        message = f"has no field {shown(field)}{newest(doubt, 'in')}. {meant(field, option.fields)}"
         yield Finding(path, message, doubt)
 
 
@@ -144,7 +145,7 @@ def _out_of_range(
     number = number_in(value)
     limits = _RANGES.get(option.name)
     if option.value.choices:
-        fault = word_fault(option.value, value)
+        fault = word_fault(option.value, value, doubt)
         if fault:
             yield Finding(path, f"{shown(value)} {fault}", doubt)
     elif number is None or option.name in WITH_LORA:
@@ -156,10 +157,11 @@ def _out_of_range(
         fault = number_fault(option.value, number)
         if option.name == "max-model-len" and number == 0:
             fault = "at least 1, or -1 for what the memory allows"
-        if fault:
-            unread = option.name.startswith(_FOR_SOME_MODELS)
-            severity = Severity.WARNING if unread else doubt
-            yield Finding(path, f"{shown(value)} is refused: {fault}", severity)
+        if fault and option.name.startswith(_FOR_SOME_MODELS):
+            message = f"{shown(value)} {refused(doubt)} for models of more than text: {fault}"
+            yield Finding(path, message, Severity.WARNING)
+        elif fault:
+            yield Finding(path, f"{shown(value)} {refused(doubt)}: {fault}", doubt)
 
 
 # ---------------------------------------------------------------- types
@@ -306,4 +308,5 @@ def _chosen(
         message = f"{shown(value)} is not among those vLLM knows itself. {hint}"
         yield Finding(path, message, Severity.WARNING)
     else:
-        yield Finding(path, f"{shown(value)} is not among the choices. {hint}", doubt)
+        message = f"{shown(value)} is not among the choices{newest(doubt, 'of')}. {hint}"
+        yield Finding(path, message, doubt)
