@@ -256,6 +256,8 @@ def test_a_secret_is_refused_and_not_shown() -> None:
         ("CDUA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
         ("OMP_NUM_THREAD", "OMP_NUM_THREADS"),
         ("LD_PRELOAD_", "LD_PRELOAD"),
+        ("PYTORCH_CUDA_ALLOC", "PYTORCH_CUDA_ALLOC_CONF"),
+        ("PYTORCH_ALLOC", "PYTORCH_ALLOC_CONF"),
     ],
 )
 def test_near_names_are_refused(name: str, meant: str) -> None:
@@ -313,7 +315,8 @@ def test_how_like_names_have_to_be(text: str, known: str, near: bool) -> None:  
     [
         "RCCL_PROTO", "NCCLX_ALGO", "GOMP_STACKSIZE", "HF_TOKEN_PATH", "HF_ASSETS_CACHE", "OFI_NCCL_X",
         "CUDNN_LOGINFO_DBG", "CUDA_VERSION", "OMP_NUM_TEAMS", "LD_BIND_NOW", "PYTORCH_JIT",
-        "PATH", "HOME", "A", "_", "TORCH_CUDA_ARCH_LIST", "VLLM_NCCL_PROTO", "VLLM_PORTS",
+        "PATH", "HOME", "A", "_", "XPATH", "USERS", "HOMES", "KMP_NUM_THREADS",
+        "TORCH_CUDA_ARCH_LIST", "VLLM_NCCL_PROTO", "VLLM_PORTS",
         "NVIDIA_DRIVER_CAPABILITIES", "TZ", "TMPDIR", "MY_APP_DEBUG", "UCX_TLS", "GLOO_SOCKET_IFNAME",
     ],
 )  # fmt: skip
@@ -356,6 +359,11 @@ def test_names_that_boxes_have_are_no_slips(name: str) -> None:
         ("TRITON_CACHE_DR", "TRITON_CACHE_DIR"),
         ("TRITN_CACHE_DR", "TRITON_CACHE_DIR"),
         ("GLOO_SOCKET_IFNAM", "GLOO_SOCKET_IFNAME"),
+        ("KMP_AFFINTY", "KMP_AFFINITY"),
+        ("KMP_BLOCKTIM", "KMP_BLOCKTIME"),
+        ("GOMP_CPU_AFINITY", "GOMP_CPU_AFFINITY"),
+        ("LANGG", "LANG"),
+        ("HOOME", "HOME"),
         ("VLMM_LOGGING_LEVEL", "VLLM_LOGGING_LEVEL"),
         ("VLL_LOGGING_LEVEL", "VLLM_LOGGING_LEVEL"),
     ],

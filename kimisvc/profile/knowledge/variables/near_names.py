@@ -30,10 +30,14 @@ _OTHERS = frozenset(
 """Collective libraries of other makers, one letter from NCCL."""
 
 _NEIGHBOURS = _OTHERS | {"GOMP", "KMP", "MUSA", "LLM", "SGLANG"}
-"""Families of others whose names are like known ones and no slips of them."""
+"""Families of others whose names are like known ones and no slips of them, but of each other."""
 
-_LONG_NAME, _SHORT_NAME = 12, 5
-"""From so many characters on two edits count as a slip; below so many none does."""
+_LONG_NAME, _SHORT_NAME, _SHORTEST = 12, 5, 4
+"""From so many characters on two edits count as a slip; below so many none does, but a letter
+that was typed twice, down to the last."""
+
+_UNFINISHED = ("CONF", "CONFIG")
+"""Last words that are forgotten: PYTORCH_CUDA_ALLOC."""
 
 _LONG_FAMILY = 4
 """Shorter families are near too many others: GOMP_* is not OMP_*."""
@@ -48,6 +52,7 @@ def near_variable(name: str) -> str:
     if family in FAMILIES:
         known = [_rest(name) for name in VARIABLES if _family(name) == family]
         near = nearest(rest, known) or without_underscores(rest, known) or _spelled_out(rest, known)
+        near = near or next((one for one in known if _lacks_an_end(rest, one)), "")
         return f"{family}_{near}" if near else ""
     if family in _OTHERS:
         return ""
@@ -65,11 +70,13 @@ def like_variable(name: str) -> str:
     """
     upper = name.upper()
     family = _family(upper)
-    if name in READ_BY_OTHERS or family in (*FAMILIES, *_NEIGHBOURS) or len(name) < _SHORT_NAME:
+    if name in READ_BY_OTHERS or family in FAMILIES or len(name) < _SHORT_NAME:
         return ""
-    vllm = shipped_knowledge().variables
+    known = (*VARIABLES, *shipped_knowledge().variables, *READ_BY_OTHERS)
+    if family in _NEIGHBOURS:
+        known = tuple(other for other in known if _family(other) == family)
     for most in (1, 2) if len(name) >= _LONG_NAME else (1,):
-        for other in (*VARIABLES, *vllm, *READ_BY_OTHERS):
+        for other in known:
             if _so_alike(upper, other.upper(), most):
                 return other
     return ""
@@ -77,7 +84,9 @@ def like_variable(name: str) -> str:
 
 def _so_alike(name: str, other: str, most: int) -> bool:
     """Whether so few edits lie between both names; more than one not in the family as well."""
-    if len(other) < _SHORT_NAME or abs(len(name) - len(other)) > most:
+    if len(other) < _SHORT_NAME:
+        return len(other) >= _SHORTEST and _doubles_a_letter(name, other)
+    if abs(len(name) - len(other)) > most:
         return False
     if (Counter(name) - Counter(other)).total() > most:
         return False
@@ -85,6 +94,18 @@ def _so_alike(name: str, other: str, most: int) -> bool:
     if most > 1 and not (one[0] == two[0] and edits(one, two, 1)):
         return False
     return edits(name, other, most)
+
+
+def _doubles_a_letter(name: str, other: str) -> bool:
+    """Whether the one is the other but for a letter that was typed twice: LANGG."""
+    return any(
+        name[at] == name[at - 1] and name[:at] + name[at + 1 :] == other
+        for at in range(1, len(name))
+    )
+
+
+def _lacks_an_end(rest: str, known: str) -> bool:
+    return known.rpartition("_")[2] in _UNFINISHED and known.rpartition("_")[0] == rest
 
 
 def _spelled_out(rest: str, known: Iterable[str]) -> str:
