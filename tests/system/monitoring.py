@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import yaml
+from dcgm_page import Names, page
 from stage import POLL
 
 if TYPE_CHECKING:
@@ -37,6 +38,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 http.server.ThreadingHTTPServer(("127.0.0.1", 9095), Handler).serve_forever()
 """
+DCGM = {"127.0.0.1:9400": Names.BEFORE_4_9, "127.0.0.1:9401": Names.SINCE_4_9}
+"""Where pages of dcgm-exporter are served: the first is the target of the shipped example."""
+GPUS = f"""
+import http.server, threading
+PAGES = { {int(where.rpartition(":")[2]): page(names) for where, names in DCGM.items()}!r}
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = PAGES[self.server.server_port].encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+for port in PAGES:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever).start()
+"""
+SERVICES = {"receiver": RECEIVER, "gpus": GPUS}
 
 
 @dataclass(frozen=True)
@@ -54,9 +73,10 @@ class Monitoring:
         box.write("/etc/prometheus/alertmanager.yml", json.dumps(quick_manager()))
         # Without it Alertmanager looks for an address to gossip at, and a sandbox has none.
         box.write("/etc/default/prometheus-alertmanager", "ARGS=--cluster.listen-address=\n")
-        box.write("/opt/receiver.py", RECEIVER)
         box.run("touch", INBOX)
-        box.run("systemd-run", "--unit=receiver", "--", "python3", "/opt/receiver.py")
+        for name, program in SERVICES.items():
+            box.write(f"/opt/{name}.py", program)
+            box.run("systemd-run", f"--unit={name}", "--", "python3", f"/opt/{name}.py")
         box.run("systemctl", "start", "prometheus.service", "prometheus-alertmanager.service")
         until(lambda: self.query('up{job="kimisvc"} == 1'), bool, "Prometheus scrapes")
         until(lambda: self._get(f"{ALERTMANAGER}/api/v2/status"), bool, "Alertmanager answers")
@@ -68,7 +88,7 @@ class Monitoring:
 
     def uninstall(self) -> None:
         """Stop all of them."""
-        units = ("prometheus.service", "prometheus-alertmanager.service", "receiver.service")
+        units = ("prometheus.service", "prometheus-alertmanager.service", *SERVICES)
         self.box.run("systemctl", "stop", *units, check=False)
         self.box.run("kimisvc", "exporter", "--uninstall", check=False)
 
@@ -80,12 +100,13 @@ class Monitoring:
         return [(row["metric"], float(row["value"][1])) for row in answer["data"]["result"]]
 
     def points(self, expr: str, start: float, end: float) -> int:
-        """Return how many points an expression has between two moments, looked at each second."""
+        """Return how many numbers an expression has between two moments, looked at each second."""
         answer = self._get(
             f"{PROMETHEUS}/api/v1/query_range", query=expr, start=start, end=end, step=1
         )
         assert answer["status"] == "success", f"{expr}: {answer}"
-        return sum(len(row["values"]) for row in answer["data"]["result"])
+        values = [value for row in answer["data"]["result"] for _, value in row["values"]]
+        return len(values) - values.count("NaN")  # a quantile of nothing
 
     def alerts(self) -> set[tuple[str, str]]:
         """Return alert and instance of what Alertmanager holds as firing now."""
@@ -151,7 +172,9 @@ def quick_config(targets: Mapping[str, int]) -> dict[str, Any]:
         {"targets": [f"127.0.0.1:{port}"], "labels": {"host": host, "instance": name}}
         for name, port in targets.items()
     ]
-    config["scrape_configs"] = [jobs["kimisvc"], jobs["vllm"]]
+    (shipped,) = jobs["dcgm"]["static_configs"]
+    assert {*shipped["targets"]} < {*DCGM}
+    shipped["targets"] = [*DCGM]
     return config
 
 
