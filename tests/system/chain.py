@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from monitoring import until
-from troubles import BLIND, OF_A_GATE, TROUBLES, UNSCRAPED
+from troubles import BLIND, GROUNDED, OF_A_GATE, TROUBLES, UNSCRAPED
 from turns import REAL
 
 if TYPE_CHECKING:
@@ -143,3 +143,9 @@ class Chain:
         )  # fmt: skip
         self.sh({t.instance: t.cause for t in TROUBLES})
         self.targets(*(others | found_out) - {UNSCRAPED})
+        # Until a canary has flown, systemd counts its time anew at each daemon-reload, and others apply.
+        flying = {t.instance for t in TROUBLES if "canary" in t.sections and t.cause != GROUNDED}
+        until(
+            lambda: known("sum by (instance) (kimisvc_canary_runs_total) > 0"),
+            lambda flown: flown >= flying, "canaries have flown",
+        )  # fmt: skip

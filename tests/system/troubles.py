@@ -21,6 +21,7 @@ UNSCRAPED = "unscraped"
 CANARY = {"every": "10s", "max_tokens": 2}
 """So few tokens that the rules over everybody's requests have nothing to say (under 200)."""
 TIMER = "${UNIT%.service}-canary.timer"
+GROUNDED = f"systemctl stop {TIMER}"
 GATE = "${UNIT%.service}-gate.service"
 
 
@@ -72,7 +73,7 @@ TROUBLES = (
     Trouble("hung", _alerts("VllmTargetDown"), main("STOP"), main("CONT")),
     Trouble("stalled", _alerts("EngineStalled"), main("USR2"), RESTART, calls=64),
     Trouble(
-        "slow", _alerts("DecodeUnderFloor"), speed(SLOW, 20), speed(SLOW, 400),
+        "slow", _alerts("DecodeUnderFloor"), speed(SLOW, 20), speed(SLOW, 1500),
         script={"script": SLOW}, calls=40,
     ),
     Trouble(  # slow, and nobody uses it
@@ -84,7 +85,7 @@ TROUBLES = (
         "wedged", _alerts("CanaryFailed"), main("USR2"), RESTART, sections={"canary": CANARY},
     ),
     Trouble(
-        "unwatched", _alerts("CanarySilent", "UnitDrift"), f"systemctl stop {TIMER}",
+        "unwatched", _alerts("CanarySilent", "UnitDrift"), GROUNDED,
         f"systemctl start {TIMER}", sections={"canary": CANARY},
     ),
     Trouble(
