@@ -91,7 +91,7 @@ def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
         elif files.exists(path):
             yield path
         else:
-            raise KimisvcError("no-such-file", f"{path}: no such file or folder")
+            raise KimisvcError("no-such-file", f"{printable(str(path))}: no such file or folder")
 
 
 def _name(one: Listed) -> str:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 20
 """Bytes. A profile is a page; this keeps a model file named by mistake out of memory."""
 
+_ODD_NAME = (
+    "has a control character in its path, which could make up a line of an answer. Rename it"
+)
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
@@ -57,6 +60,8 @@ class Chain:
 
 def read_source(path: Path) -> Source:
     """Given a path, return the file's text and data, or what is wrong with it; never raise."""
+    if CONTROL.search(str(path)):
+        return Source(path, faults=((0, _ODD_NAME),))
     try:
         status = path.stat()
         unfit = _unfit(status)
@@ -82,7 +87,8 @@ def _unfit(status: os.stat_result) -> str:
 def _neighbour(path: Path) -> str:
     """Given a path without a file, return a hint at the file beside it that was likely meant."""
     try:
-        stems = sorted(file.stem for file in path.parent.glob("*.toml"))
+        beside = (file.stem for file in path.parent.glob("*.toml"))
+        stems = sorted(stem for stem in beside if not CONTROL.search(stem))
     except OSError:
         return ""
     near = path.name if path.name in stems else near_name(path.stem, stems)

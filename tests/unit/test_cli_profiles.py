@@ -103,13 +103,21 @@ def test_a_profile_with_a_fault_is_listed_with_it(
 def test_no_name_of_a_file_steers_the_terminal_or_makes_up_a_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "odd\nbaseline: fine\x1b[2J.toml").write_text(TEXT + "prot = 1\n")
-    main(["profiles", str(tmp_path)])
-    main(["check", str(tmp_path / "odd\nbaseline: fine\x1b[2J.toml")])
+    odd = tmp_path / "odd\nbaseline: sound\x1b[2J.toml"
+    odd.write_text(TEXT)
+    for command in ("check", "explain", "render", "profiles"):
+        status = main([command, str(odd)])
+        said = "".join(capsys.readouterr())
+        assert status == (0 if command == "profiles" else 3)
+        assert "odd baseline: sound [2J" in said
+        assert "has a control character in its path" in said
+        assert "\x1b" not in said
+        assert not [line for line in said.splitlines() if line.startswith("baseline: sound")]
+    main(["check", str(tmp_path / "od.toml")])
+    main(["profiles", f"{odd}.gone"])
     said = "".join(capsys.readouterr())
-    assert "odd baseline: fine [2J" in said
+    assert "Did you mean" not in said
     assert "\x1b" not in said
-    assert not [line for line in said.splitlines() if line.startswith("baseline: fine")]
 
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 9000, "9" * 9000])
