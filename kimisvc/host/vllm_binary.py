@@ -24,7 +24,7 @@ from kimisvc.host.vllm_inspect import ask, program
 from kimisvc.records.vllm import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ASK_TIMEOUT = 120.0
 """A cold start of vLLM's imports may take a minute (s)."""
@@ -106,8 +106,8 @@ def knowledge(
     or takes longer than `timeout` (s). Asked once per version and installation:
     the answer is kept in the first of `caches` that may be written, and read from
     whichever has it. A kept answer that is broken, of somebody else than root or
-    this user, or of another vLLM is as none. That there was no answer is kept for
-    an hour: a vLLM that cannot be imported takes its time to say so. `asking` is
+    this user, or of another vLLM is as none. That this user got no answer is kept
+    for an hour: a vLLM that cannot be imported takes its time to say so. `asking` is
     called before a question that takes many seconds. Never raises.
     """
     installed = _installed(executable)
@@ -115,18 +115,15 @@ def knowledge(
         return None
     key = _key(executable, installed)
     name = f"vllm-{hashlib.sha256(key['executable'].encode()).hexdigest()[:16]}.json"
-    for folder in caches:
-        note = _kept(folder / name, key)
-        if note is None:
-            continue
-        known = _understood(note.get("told"))
-        if known is not None or _had_no_answer_of_late(note):
-            return known
+    kept = [note for folder in caches if (note := _kept(folder / name, key))]
+    answers = (known for note in kept if (known := _understood(note.data.get("told"))))
+    if (answer := next(answers, None)) or any(map(_had_no_answer_of_late, kept)):
+        return answer
     asking()
     told = ask(installed.python, installed.packages, timeout)
     known = _understood(told)
-    answer = {"told": told} if known else {"told": None, "asked_at": time.time()}
-    _keep(caches, name, json.dumps({**key, **answer}))
+    told_now = {"told": told} if known else {"told": None, "asked_at": time.time()}
+    _keep(caches, name, json.dumps({**key, **told_now}))
     return known
 
 
@@ -206,25 +203,37 @@ def _key(executable: Path, installed: _Installed) -> dict[str, str]:
     }
 
 
-def _kept(path: Path, key: dict[str, str]) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What is kept of an answer, or of there being none, and whose note it is."""
+
+    owner: int
+    data: Mapping[str, Any]
+
+
+def _kept(path: Path, key: dict[str, str]) -> _Note | None:
     """The note of an answer, or of there being none; None where it is not ours or of another."""
     try:
-        if path.lstat().st_uid not in (0, os.geteuid()):
+        owner = path.lstat().st_uid
+        if owner not in (0, os.geteuid()):
             return None
-        note = json.loads(read_untrusted(path, _LARGEST_ANSWER))
+        data = json.loads(read_untrusted(path, _LARGEST_ANSWER))
     except (OSError, HostError, ValueError, RecursionError):
         return None
-    if not isinstance(note, dict) or any(note.get(name) != value for name, value in key.items()):
+    if not isinstance(data, dict) or any(data.get(name) != value for name, value in key.items()):
         return None
-    return note
+    return _Note(owner, data)
 
 
-def _had_no_answer_of_late(note: dict[str, Any]) -> bool:
-    """Whether it was asked lately and told nothing; a moment in the future counts as none."""
-    at = note.get("asked_at")
-    if note.get("told") is not None or not isinstance(at, int | float):
+def _had_no_answer_of_late(note: _Note) -> bool:
+    """Whether this user asked lately and was told nothing; a moment in the future counts as none.
+
+    Root asks as nobody: a vLLM that only this user's group may read tells it nothing.
+    """
+    at = note.data.get("asked_at")
+    if note.owner != os.geteuid() or note.data.get("told") is not None:
         return False
-    return 0 <= time.time() - at < NO_ANSWER_HOLDS
+    return isinstance(at, int | float) and 0 <= time.time() - at < NO_ANSWER_HOLDS
 
 
 def _understood(told: Any) -> VllmKnowledge | None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,6 +143,36 @@ def test_it_is_asked_once(place: Path, tmp_path: Path) -> None:
     assert knowledge(program, (cache,), asking=lambda: asked.append("twice")) == first
     assert asked == ["once"]
     assert knowledge(program, (tmp_path / "other",)) is None
+
+
+def test_that_there_was_no_answer_hides_none_that_lies_elsewhere(
+    place: Path, tmp_path: Path
+) -> None:
+    program, system, own = environment(place), tmp_path / "system", tmp_path / "own"
+    first = knowledge(program, (own,))
+    (note,) = own.iterdir()
+    system.mkdir()
+    nothing = {**json.loads(note.read_text()), "told": None, "asked_at": time.time()}
+    (system / note.name).write_text(json.dumps(nothing))
+    assert first is not None
+    assert knowledge(program, (system, own)) == first
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a note that is root's")
+def test_that_root_was_told_nothing_is_no_answer_to_a_user(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root asks as nobody; this user's group may read what nobody may not."""
+
+    def asked() -> None:
+        raise InterruptedError
+
+    program = environment(place, entrypoints__cli__serve="raise SystemExit(1)")
+    assert knowledge(program, (tmp_path,)) is None
+    assert knowledge(program, (tmp_path,), asking=asked) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(InterruptedError):
+        knowledge(program, (tmp_path,), asking=asked)
 
 
 def test_another_installation_is_asked_again(place: Path, tmp_path: Path) -> None:
