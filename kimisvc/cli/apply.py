@@ -54,8 +54,9 @@ def apply(  # noqa: PLR0913, PLR0917 - click gives each option as an argument of
 
     Checks the profile and the host, installs the units, restarts only what
     changed, waits for the gate: readiness, golden questions, decode
-    throughput. A profile that runs already costs nothing. Ctrl-C, or a lost
-    connection, leaves the gate at work: `kimisvc status --follow` shows it again.
+    throughput. A profile that runs already costs nothing. Once a restart has
+    begun, Ctrl-C or a lost connection leaves the gate at work: `kimisvc status
+    --follow` shows it again. Before, and while --drain waits, nothing is changed.
     --dry-run changes nothing, makes the same checks of the host (all of them
     only as root, and so whether another kimisvc is at work), and ends with 7 or 75
     where apply would be refused.

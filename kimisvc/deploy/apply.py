@@ -18,7 +18,7 @@ from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
-from kimisvc.deploy.traffic import current_server, drain
+from kimisvc.deploy.traffic import drain, in_use
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.unkept import rollbacks_after, take_rollbacks
 from kimisvc.deploy.verify import news
@@ -157,7 +157,7 @@ def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | 
         return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
     _warn_of_rejected(box, wish, reporter)
     if plan.action is Action.RESTART and wish.drain_s is not None:
-        _drain(box, wish.drain_s, checks, reporter)
+        _drain(box, wish, wish.drain_s, checks, reporter)
     return _carry_out(box, wish, checks, plan, reporter)
 
 
@@ -176,15 +176,23 @@ def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
             return
 
 
-def _drain(box: Box, patience: float, checks: Checks, reporter: Reporter) -> None:
+def _drain(box: Box, wish: Wish, patience: float, checks: Checks, reporter: Reporter) -> None:
     """Wait until nobody uses what is to be restarted, `patience` (s) at most. Nothing is changed yet."""
-    server = current_server(box, checks.server)
-    if server is None:
+    used = in_use(box, wish.profile)
+    if used is None:
         return
     limit = format_duration(patience)
-    reporter.step(f"waiting for requests to end, {limit} at most")
-    if not drain(server, patience, box.clock, box.sleep):
-        reporter.step(f"warning: not seen idle within {limit}; restarting all the same")
+    where = f"port {used.vllm.port}"
+    reporter.step(
+        f"waiting for requests on {where} to end, {limit} at most; nothing is changed yet"
+    )
+    try:
+        idle = drain(checks.server(used), patience, box.clock, box.sleep)
+    except KeyboardInterrupt:
+        reporter.step("left while it waited: nothing was changed")
+        raise
+    if not idle:
+        reporter.step(f"warning: {where} was not seen idle within {limit}; restarting all the same")
 
 
 def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:

@@ -28,16 +28,19 @@ class Counting(Protocol):
         """Return the engine's counters now; None where it shows none."""
 
 
-def current_server(box: Box, api_of: Callable[[Profile], Counting]) -> Counting | None:
-    """Given a box and what opens the door to a profile's server, return that of what is in force.
+def in_use(box: Box, wanted: Profile) -> Profile | None:
+    """Given a box and the profile that is to run, return the one whose server may be in use now.
 
-    None where nothing is, or what is there cannot be read: it serves nobody that could be asked about.
+    None where nothing is in force. What is in force may go on serving though its settings cannot be
+    read any more: then it is looked for where the wanted one will be, which is seldom another port.
     """
+    if box.generations.current_number() is None:
+        return None
     current = box.generations.sound_current()
     try:
-        return None if current is None else api_of(current.settings())
+        return wanted if current is None else current.settings()
     except KimisvcError:
-        return None
+        return wanted
 
 
 class Traffic(Enum):

@@ -19,7 +19,7 @@ def test_requests_may_end_before_the_restart(stage: Stage) -> None:
     answer = stage.use(tokens)
     done = stage.kimisvc("apply", "--drain", "1min", stage.profile("next"))
     assert done.returncode == 0, done.stderr
-    assert "waiting for requests to end, 1min at most" in done.stderr
+    assert f"waiting for requests on port {stage.port} to end, 1min at most" in done.stderr
     assert "restarting all the same" not in done.stderr
     assert stage.sandbox.read(answer).rstrip().endswith("data: [DONE]")
 

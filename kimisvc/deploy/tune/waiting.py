@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.traffic import current_server, drain
+from kimisvc.deploy.traffic import drain, in_use
 from kimisvc.deploy.tune.plan import back_seconds, needed
 from kimisvc.deploy.tune.state import TuneState, write_state
 from kimisvc.deploy.tune.window import parse_window, time_of_day
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.traffic import Counting
     from kimisvc.deploy.tune.world import World
     from kimisvc.records.profile import Profile
 
@@ -30,11 +29,11 @@ def wait_to_restart(world: World, state: TuneState, profile: Profile) -> TuneSta
     patience = state.asked.drain_s or 0.0
     while True:
         state = _await_window(world, state, need)
-        api = _server(world, state)
-        if api is None:
+        used = None if state.asked.drain_s is None else in_use(box, profile)
+        if used is None:
             return state
         began = box.clock()
-        drained = drain(api, patience, box.clock, box.sleep)
+        drained = drain(world.means.api_of(used), patience, box.clock, box.sleep)
         patience = max(0.0, patience - (box.clock() - began))
         if _until_window(world, state, need):
             continue
@@ -60,13 +59,6 @@ def _until_window(world: World, state: TuneState, need: float) -> float:
     if not state.asked.window:
         return 0.0
     return parse_window(state.asked.window).wait(time_of_day(world.means.box.now()), need)
-
-
-def _server(world: World, state: TuneState) -> Counting | None:
-    """The server whose requests are to end first; None where nobody asked for that, or none is there."""
-    if state.asked.drain_s is None:
-        return None
-    return current_server(world.means.box, world.means.api_of)
 
 
 def _say(world: World, state: TuneState, text: str) -> TuneState:

@@ -87,9 +87,18 @@ def applied(
     drain_s: float | None = PATIENCE,
     found: tuple[Problem, ...] = (),
 ) -> list[str]:
+    return drained(box, wish(box, reload, drain_s), server, found)
+
+
+def drained(
+    box: Box,
+    wanted: Wish,
+    server: Callable[[Profile], Counting],
+    found: tuple[Problem, ...] = (),
+) -> list[str]:
     told = Told()
     checks = Checks(lambda _: found, lambda _: (), lambda: None, lambda _: {}, server)
-    done = apply(box, wish(box, reload, drain_s), checks, told)
+    done = apply(box, wanted, checks, told)
     assert done.ending.outcome is Outcome.STARTED
     return [step for step in told.steps if "requests" in step or "idle" in step]
 
@@ -100,7 +109,9 @@ def test_the_restart_comes_when_the_last_request_has_ended(box: Box, systemd: Sy
         assert box.history.applies() == ()
 
     server = Server([BUSY, BUSY, IDLE], nothing_is_changed)
-    assert applied(box, lambda _: server) == ["waiting for requests to end, 30s at most"]
+    assert applied(box, lambda _: server) == [
+        "waiting for requests on port 8000 to end, 30s at most; nothing is changed yet"
+    ]
     assert len(server.answers) == 1
     assert systemd.asked != []
 
@@ -109,7 +120,7 @@ def test_when_patience_ends_it_restarts_all_the_same_and_says_so(
     box: Box, systemd: Systemd
 ) -> None:
     assert applied(box, lambda _: Server([BUSY]))[1:] == [
-        "warning: not seen idle within 30s; restarting all the same"
+        "warning: port 8000 was not seen idle within 30s; restarting all the same"
     ]
     assert PATIENCE <= box.clock() < PATIENCE + 2
     assert systemd.asked != []
@@ -119,6 +130,25 @@ def test_a_server_that_is_down_is_not_waited_for(box: Box) -> None:
     gone = HostError("connection-refused", "nobody listens")
     assert len(applied(box, lambda _: Server([gone]))) == 1
     assert box.clock() == 0
+
+
+@pytest.mark.parametrize("how", ["damaged", "of another kimisvc"])
+def test_what_cannot_be_read_any_more_may_serve_all_the_same(box: Box, how: str) -> None:
+    wanted = wish(box, Reload.ALWAYS, PATIENCE)
+    resolved = next(box.layout.generations.glob("*2/resolved.toml"))
+    resolved.chmod(0o644)
+    text = resolved.read_text()
+    resolved.write_text(
+        text + "#\n" if how == "damaged" else text.replace("schema = 1", "schema = 9")
+    )
+    assert drained(box, wanted, lambda _: Server([BUSY]))[1:] == [
+        "warning: port 8000 was not seen idle within 30s; restarting all the same"
+    ]
+
+
+def test_where_nothing_is_in_force_nobody_is_waited_for(box: Box) -> None:
+    box.layout.current.unlink()
+    assert applied(box, no_server) == []
 
 
 def test_nobody_waits_unless_that_is_asked_for(box: Box) -> None:
