@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from kimisvc.cli import doors
 from kimisvc.cli.main import main
 from kimisvc.deploy.generations import Draft, Generations
 from kimisvc.deploy.layout import Layout
-from kimisvc.records.profile import Profile, VllmSettings
+from kimisvc.records.profile import GateSettings, Profile, SpeedTarget, VllmSettings
 from kimisvc.records.units import Installation
 from kimisvc.records.vllm import KnownFrom, OptionKind, VllmKnowledge, VllmOption
 from kimisvc.render.buckets import OPTION
@@ -72,6 +73,22 @@ def test_an_upgrade_of_vllm_starts_no_service_anew(
     generations.make_current(generations.add(Draft("mine", "", "", before, {}), 1.0))
     installed_vllm(monkeypatch, OPTION)
     assert doors.units_of(PROFILE) == before
+
+
+def test_another_target_starts_no_service_anew_for_its_buckets(
+    place: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def aiming(floor: float, goal: float) -> Profile:
+        return replace(PROFILE, gate=GateSettings(SpeedTarget(floor, goal)))
+
+    installed_vllm(monkeypatch, OPTION)
+    before = doors.units_of(aiming(81, 85))
+    generations = Generations(Layout(place, "kimi"))
+    generations.make_current(generations.add(Draft("mine", "", "", before, {}), 1.0))
+    after = doors.units_of(aiming(46, 49))
+    assert after != before
+    assert after[0] == before[0]
+    assert service(replace(aiming(46, 49), args={"max-model-len": 1})).count("0.021739") == 1
 
 
 def test_damaged_state_hinders_nobody_from_rendering(
