@@ -129,10 +129,11 @@ def _dtype(value: ArgValue, _profile: Profile) -> Judgement | None:
         return Judgement(
             Risk.SAFE, "as exact as any checkpoint: slower, and twice the memory", ARGS
         )
-    why = (
-        "another number format than the checkpoint's rounds otherwise, and float16 overflows where "
-        "a model was trained in bfloat16"
-    )
+    if value == "bfloat16":
+        return Judgement(
+            Risk.SAFE, "what nearly every checkpoint of these models is in anyway", ARGS
+        )
+    why = "rounds otherwise where the checkpoint is in another format; a model of bfloat16 may overflow"
     return Judgement(Risk.SAFE_ISH, why, ARGS)
 
 
