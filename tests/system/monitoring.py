@@ -56,6 +56,20 @@ for port in PAGES:
     threading.Thread(target=server.serve_forever).start()
 """
 SERVICES = {"receiver": RECEIVER, "gpus": GPUS}
+TARGETS = "/etc/prometheus/vllm.json"
+
+
+def shipped_config() -> dict[str, Any]:
+    """Return the shipped example."""
+    config: dict[str, Any] = yaml.safe_load((SHIPPED / "prometheus.yml").read_text())
+    return config
+
+
+HOST = next(
+    job["static_configs"][0]["labels"]["host"]
+    for job in shipped_config()["scrape_configs"]
+    if job["job_name"] == "vllm"
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,8 @@ class Monitoring:
         box = self.box
         box.run("kimisvc", "exporter", "--install", "--interval", "1")
         box.write("/etc/prometheus/kimisvc.rules.yml", json.dumps(quick_rules()))
-        box.write("/etc/prometheus/prometheus.yml", json.dumps(quick_config({})))
+        box.write("/etc/prometheus/prometheus.yml", json.dumps(quick_config()))
+        self.targets({})
         box.write("/etc/prometheus/alertmanager.yml", json.dumps(quick_manager()))
         # Without it Alertmanager looks for an address to gossip at, and a sandbox has none.
         box.write("/etc/default/prometheus-alertmanager", "ARGS=--cluster.listen-address=\n")
@@ -82,9 +97,17 @@ class Monitoring:
         until(lambda: self._get(f"{ALERTMANAGER}/api/v2/status"), bool, "Alertmanager answers")
 
     def targets(self, ports: Mapping[str, int]) -> None:
-        """Have Prometheus scrape these instances of vLLM from now on."""
-        self.box.write("/etc/prometheus/prometheus.yml", json.dumps(quick_config(ports)))
-        self.box.run("systemctl", "reload", "prometheus.service")
+        """Have Prometheus scrape these instances of vLLM from now on.
+
+        By a file that it watches: where its configuration is loaded anew, it knows no Alertmanager
+        for up to 5 s, and tells what it did not get rid of in them a minute later.
+        """
+        targets = [
+            {"targets": [f"127.0.0.1:{port}"], "labels": {"host": HOST, "instance": name}}
+            for name, port in ports.items()
+        ]
+        self.box.write(f"{TARGETS}.new", json.dumps(targets))
+        self.box.run("mv", f"{TARGETS}.new", TARGETS)
 
     def uninstall(self) -> None:
         """Stop all of them."""
@@ -162,19 +185,16 @@ def quick_rules() -> dict[str, Any]:
     return rules
 
 
-def quick_config(targets: Mapping[str, int]) -> dict[str, Any]:
-    """Return the shipped example for the sandbox's own instances."""
-    config: dict[str, Any] = yaml.safe_load((SHIPPED / "prometheus.yml").read_text())
+def quick_config() -> dict[str, Any]:
+    """Return the shipped example for the sandbox's own instances, which come and go in a file."""
+    config = shipped_config()
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     jobs = {job["job_name"]: job for job in config["scrape_configs"]}
-    host = jobs["vllm"]["static_configs"][0]["labels"]["host"]
-    jobs["vllm"]["static_configs"] = [
-        {"targets": [f"127.0.0.1:{port}"], "labels": {"host": host, "instance": name}}
-        for name, port in targets.items()
-    ]
-    (shipped,) = jobs["dcgm"]["static_configs"]
-    assert {*shipped["targets"]} < {*DCGM}
-    shipped["targets"] = [*DCGM]
+    del jobs["vllm"]["static_configs"]
+    jobs["vllm"]["file_sd_configs"] = [{"files": [TARGETS]}]
+    (gpus,) = jobs["dcgm"]["static_configs"]
+    assert {*gpus["targets"]} < {*DCGM}
+    gpus["targets"] = [*DCGM]
     return config
 
 
