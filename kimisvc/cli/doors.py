@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kimisvc.records.profile import Profile
     from kimisvc.records.units import UnitFile
     from kimisvc.records.vllm import KnownFrom, VllmKnowledge
-    from kimisvc.render.buckets import Rendered
+    from kimisvc.render.buckets import Load, Rendered
 
 DEFAULT_INSTANCE = "kimi"
 API_KEY = "VLLM_API_KEY"
@@ -237,24 +237,25 @@ def _with_name(found: Checked, file: Path) -> Checked:
     return replace(found, problems=said)
 
 
-def units_of(profile: Profile) -> tuple[UnitFile, ...]:
+def units_of(profile: Profile, load: Load | None = None) -> tuple[UnitFile, ...]:
     """Given a profile, return the units it becomes on this box."""
-    return as_wanted(profile).units
+    return as_wanted(profile, load).units
 
 
-def as_wanted(profile: Profile) -> Rendered:
-    """Given a profile, return it with what kimisvc adds to it on this box, and the units it becomes.
+def as_wanted(profile: Profile, load: Load | None = None) -> Rendered:
+    """Given a profile and whether a load is paid anyway (no, unless that is said), return what is wanted.
 
-    vLLM is asked for histogram buckets of ours where it takes them and no load is paid for that.
+    That is the profile with what kimisvc adds to it on this box, and the units it becomes. vLLM is
+    asked for histogram buckets of ours where it takes them and no load is paid for that.
     """
-    from kimisvc.render.buckets import Rendered, candidates, chosen, taking
+    from kimisvc.render.buckets import Load, Rendered, candidates, chosen, taking
     from kimisvc.render.units import render
 
     place, texts = installation(), templates()
     layout = Layout(place, profile.service.instance)
     service, current = layout.units.service, current_units(layout)
     takes = taking(knowledge(Path(profile.vllm.executable)))
-    wanted = candidates(profile, current.get(service, ""), takes)
+    wanted = candidates(profile, current.get(service, ""), takes, load or Load.SPARED)
     return chosen([Rendered(one, render(one, texts, place)) for one in wanted], service, current)
 
 

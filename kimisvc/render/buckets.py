@@ -9,7 +9,7 @@ own (vllm/v1/metrics/buckets.py, vllm/config/observability.py).
 Ours tell any two speeds apart that are 14 % from each other, and lie at the floor
 and at the goal of the profile, whatever these are. No load is ever paid for them:
 a service that runs with others (of another target, of an older kimisvc, or vLLM's
-own) keeps those until it is started anew for another reason.
+own) keeps those until it is started anew for another change, or by `apply --restart`.
 """
 
 from __future__ import annotations
@@ -77,6 +77,13 @@ class Taking(Enum):
     UNKNOWN = "it could not be asked"
 
 
+class Load(Enum):
+    """Whether the model is loaded anew whatever the units say."""
+
+    SPARED = "only for what changes"
+    PAID = "anyway"
+
+
 def taking(knowledge: VllmKnowledge | None) -> Taking:
     """Given what is known of a vLLM, say whether it takes such buckets."""
     if knowledge is None or knowledge.known_from is not KnownFrom.ASKED:
@@ -105,15 +112,20 @@ def with_buckets(profile: Profile, upper: Sequence[float]) -> Profile:
     return replace(profile, args={**profile.args, OPTION: {FAMILY: list(upper)}})
 
 
-def candidates(profile: Profile, in_force: str, takes: Taking) -> tuple[Profile, ...]:
-    """Given a profile and the text of the service unit in force, return what may be wanted of it, best first.
+def candidates(
+    profile: Profile, in_force: str, takes: Taking, load: Load = Load.SPARED
+) -> tuple[Profile, ...]:
+    """Given a profile and the text of the service unit in force, return what may be wanted, best first.
 
-    The profile itself is among them: vLLM then has its own buckets, or those that the profile names.
+    Where a load is paid anyway, nothing is spared by keeping old bounds. The profile itself is
+    among them: vLLM then has its own buckets, or those that the profile names.
     """
     if takes is Taking.NO or _asks_itself(profile):
         return (profile,)
     ours = bounds(profile.gate.decode_tok_s)
     kept = bounds_in_force(in_force)
+    if takes is Taking.YES and load is Load.PAID:
+        return (with_buckets(profile, ours),)
     asking = [with_buckets(profile, upper) for upper in (ours, kept) if upper]
     return (*asking, profile) if takes is Taking.YES else (profile, *asking)
 

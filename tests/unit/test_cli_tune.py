@@ -68,7 +68,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     monkeypatch.setattr(doors, "need_root", lambda _: None)
     monkeypatch.setattr(doors, "instance_or_default", lambda _: "kimi")
     monkeypatch.setattr(
-        doors, "units_of", lambda _: (UnitFile("kimisvc-kimi.service", "[Unit]\n"),)
+        doors, "units_of", lambda *_: (UnitFile("kimisvc-kimi.service", "[Unit]\n"),)
     )
     monkeypatch.setattr(command, "_unit", lambda _: UnitFile(made.layout.tune_unit, "[Unit]\n"))
     return made

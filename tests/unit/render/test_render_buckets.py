@@ -19,6 +19,7 @@ from kimisvc.render.buckets import (
     BOUNDS,
     FAMILY,
     OPTION,
+    Load,
     Rendered,
     Taking,
     bounds,
@@ -195,6 +196,15 @@ def test_buckets_alone_start_nothing_anew(takes: Taking, in_force: str, wanted: 
     may_be = candidates(PROFILE, current.get(SERVICE, ""), takes)
     found = chosen([Rendered(one, units(one)) for one in may_be], SERVICE, current)
     assert found == Rendered(wanted, units(wanted))
+
+
+def test_a_load_that_is_paid_anyway_brings_the_bounds_that_are_wanted() -> None:
+    in_force = units(KEPT)[0].text
+    assert candidates(PROFILE, in_force, Taking.YES, Load.PAID) == (ASKING,)
+    for takes in (Taking.UNKNOWN, Taking.NO):  # it is not known to take them: nothing is risked
+        assert candidates(PROFILE, in_force, takes, Load.PAID) == candidates(
+            PROFILE, in_force, takes
+        )
 
 
 def test_another_target_alone_costs_no_load() -> None:
