@@ -64,6 +64,7 @@ def apply(  # noqa: PLR0913, PLR0917 - click gives each option as an argument of
     from kimisvc.deploy.apply import Following, HandEdits, HostChecks, Reload, Wish
     from kimisvc.host.systemd import Systemd
     from kimisvc.profile.resolved import to_toml
+    from kimisvc.render.buckets import Load
 
     if not dry_run:
         doors.need_root("apply")
@@ -73,7 +74,7 @@ def apply(  # noqa: PLR0913, PLR0917 - click gives each option as an argument of
         profile=wanted,
         written=found.text,
         resolved=to_toml(wanted),
-        units=doors.units_of(wanted),
+        units=doors.units_of(wanted, Load.PAID if restart else Load.SPARED),
         actor=doors.actor(),
         hand_edits=HandEdits.OVERWRITE if overwrite else HandEdits.REFUSE,
         following=Following.LEAVE if no_follow else Following.FOLLOW,

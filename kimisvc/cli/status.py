@@ -99,6 +99,7 @@ def status_json(found: Status) -> dict[str, Any]:
         "vllm_version": start.vllm_version if start else None,
         "gate_state": found.gate.active_state,
         "progress": _progress_json(found),
+        "at_work": found.at_work.words if found.at_work else None,
         "canary": _canary_json(found),
         "drift": list(found.drift),
         "drop_ins": list(found.service.drop_ins),
@@ -141,6 +142,8 @@ def status_text(found: Status, box: Box) -> str:
     rows.append(("unit", _unit_words(found, box)))
     rows.append(("ready", _ready_words(found)))
     rows += _proof_rows(found)
+    if found.at_work is not None:
+        rows.append(("at work", found.at_work.words))
     if unfinished(box.layout):
         halted = stopped(box)
         under_way = "under way: kimisvc tune --status shows it"

@@ -8,6 +8,7 @@ do the work, and an operator who leaves changes nothing.
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from kimisvc.profile.quantities import format_duration
 from kimisvc.records.problems import Problem, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from kimisvc.deploy.history import VerdictRow
     from kimisvc.deploy.traffic import Counting
@@ -151,13 +152,14 @@ def plan_of(box: Box, wish: Wish) -> Plan:
 def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | None:
     """Plan, look, carry out. None: what the plan was made from had changed under it."""
     plan = plan_of(box, wish)
-    _refuse(box, wish, plan, checks, reporter)
+    odd = _refuse(box, wish, plan, checks, reporter)
     previous = box.generations.sound_current()
     if plan.action is Action.NOTHING and previous is not None:
         return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
     _warn_of_rejected(box, wish, reporter)
     if plan.action is Action.RESTART and wish.drain_s is not None:
         _drain(box, wish, wish.drain_s, checks, reporter)
+        _refuse(box, wish, plan, checks, reporter, told=odd)  # what was looked at may have gone
     return _carry_out(box, wish, checks, plan, reporter)
 
 
@@ -186,25 +188,39 @@ def _drain(box: Box, wish: Wish, patience: float, checks: Checks, reporter: Repo
     reporter.step(
         f"waiting for requests on {where} to end, {limit} at most; nothing is changed yet"
     )
+    until = time.strftime("%H:%M", time.localtime(box.now() + patience))
+    locks.tell(box.layout.operator_lock, f"waits for requests to end, until {until} at most")
     try:
         idle = drain(checks.server(used), patience, box.clock, box.sleep)
     except KeyboardInterrupt:
         reporter.step("left while it waited: nothing was changed")
         raise
+    finally:
+        locks.tell(box.layout.operator_lock, "")
     if not idle:
         reporter.step(f"warning: {where} was not seen idle within {limit}; restarting all the same")
 
 
-def _refuse(box: Box, wish: Wish, plan: Plan, checks: Checks, reporter: Reporter) -> None:
-    """Raise what stands in the way, and tell what is only odd."""
+def _refuse(
+    box: Box,
+    wish: Wish,
+    plan: Plan,
+    checks: Checks,
+    reporter: Reporter,
+    told: Collection[Problem] = (),
+) -> tuple[Problem, ...]:
+    """Raise what stands in the way; tell what is only odd and not `told` yet, and return all of that."""
     if plan.action is Action.RESTART:
         reporter.step("looking at the host")
     reasons = in_the_way(box, wish, plan, checks)
-    for odd in (one for one in reasons if one.severity is Severity.WARNING):
-        reporter.step(format_problem(odd))
+    odd = tuple(one for one in reasons if one.severity is Severity.WARNING)
+    for one in odd:
+        if one not in told:
+            reporter.step(format_problem(one))
     refusing = [one for one in reasons if one.severity is Severity.ERROR]
     if refusing:
         raise PreflightRefusedError(refusing)
+    return odd
 
 
 def in_the_way(box: Box, wish: Wish, plan: Plan, checks: Checks) -> tuple[Problem, ...]:
@@ -330,7 +346,8 @@ def wait_for(
     if action in (Action.NOTHING, Action.RECORD):
         return Ending(Outcome.UNCHANGED, f"generation {generation.label} runs and is accepted")
     if following is Following.LEAVE:
-        return Ending(Outcome.STARTED, "not waited for; follow with: kimisvc status --follow")
+        watch = f"kimisvc status --follow --instance {box.layout.instance}"
+        return Ending(Outcome.STARTED, f"not waited for; follow with: {watch}")
     try:
         return follow(box, begun, reporter)
     except KeyboardInterrupt:

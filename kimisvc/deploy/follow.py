@@ -23,7 +23,7 @@ from kimisvc.deploy.unkept import (
     waiting_rollbacks,
 )
 from kimisvc.errors import KimisvcError
-from kimisvc.host import files
+from kimisvc.host import files, locks
 from kimisvc.records.proof import VerdictKind
 
 if TYPE_CHECKING:
@@ -158,17 +158,28 @@ def _looked(box: Box, begun: Begun) -> Evidence:
 
 
 def resume(box: Box, reporter: Reporter) -> Applied | None:
-    """Given a box, follow what is at work on it to its end; None when nothing is."""
-    since = box.history.sequence()  # first: what is decided while we look is not missed
-    current = box.generations.current()
-    if current is None:
-        return None
+    """Given a box, follow what is at work on it to its end; None when nothing is.
+
+    An apply that waits to begin is at work, too.
+    """
     names = box.layout.units
-    units = [box.systemd.state(name) for name in (names.service, names.gate, names.rollback)]
-    if not any(unit.job or unit.active_state in AT_WORK for unit in units):
-        return None
-    begun = _at_work(box, current.number, since)
-    return Applied(follow(box, begun, reporter), begun.generation)
+    told = ""
+    while True:
+        since = box.history.sequence()  # first: what is decided while we look is not missed
+        current = box.generations.current()
+        if current is None:
+            return None
+        units = [box.systemd.state(name) for name in (names.service, names.gate, names.rollback)]
+        if any(unit.job or unit.active_state in AT_WORK for unit in units):
+            begun = _at_work(box, current.number, since)
+            return Applied(follow(box, begun, reporter), begun.generation)
+        holder = locks.holder(box.layout.operator_lock)
+        if holder is None or not (holder.waits or told):
+            return None
+        if holder.waits and holder.words != told:
+            reporter.step(holder.words)
+            told = holder.words
+        box.sleep(TICK)
 
 
 def _at_work(box: Box, current: int, since: int) -> Begun:

@@ -15,7 +15,7 @@ from kimisvc.deploy.past import RESTS, UNKEPT, read_past
 from kimisvc.deploy.redacting import given_at
 from kimisvc.deploy.unkept import waiting_records, waiting_rollbacks
 from kimisvc.errors import HostError, KimisvcError
-from kimisvc.host import files
+from kimisvc.host import files, locks
 from kimisvc.records.progress import Phase
 from kimisvc.records.proof import VerdictKind
 from kimisvc.records.units import UnitFile
@@ -45,6 +45,7 @@ class Status:
     canary: CanaryRow | None = None
     memory: Memory = Memory.READ
     changed_drop_ins: tuple[str, ...] = ()
+    at_work: locks.Holder | None = None
 
     @property
     def ready(self) -> bool | None:
@@ -125,6 +126,7 @@ def read_status(box: Box) -> Status:
         canary=past.canary,
         memory=past.memory,
         changed_drop_ins=_changed_drop_ins(box, service),
+        at_work=locks.holder(box.layout.operator_lock),
     )
 
 

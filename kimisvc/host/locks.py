@@ -11,10 +11,11 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from kimisvc.errors import LockedError
+from kimisvc.errors import HostError, LockedError
 from kimisvc.host.files import translated
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 
 LOCK_POLL = 0.1
 """How often a lock that another holds is tried (s): flock(2) waits for ever or not at all."""
+_LONGEST_NOTE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock, as `kimisvc apply, PID 7, since 12:00:00`, and what that waits for; "": nothing."""
+
+    who: str
+    waits: str = ""
+
+    @property
+    def words(self) -> str:
+        """Both on one line."""
+        return f"{self.who}; {self.waits}" if self.waits else self.who
 
 
 class Lock:
@@ -29,7 +44,7 @@ class Lock:
 
     `wait` is how long to wait for it (s). The file tells who holds it, for the
     message to the one who came second. It is for its owner alone: whoever may
-    open a file may lock it, and could keep root waiting.
+    open a file may lock it, and could keep root waiting. It lies in the folder of its instance.
     """
 
     def __init__(self, path: Path, wait: float = 0.0) -> None:
@@ -69,16 +84,34 @@ class Lock:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise _locked(handle) from None
+                    raise _locked(self._path, handle) from None
                 time.sleep(LOCK_POLL)
             except OSError as error:
                 raise translated(error, self._path) from error
             else:
                 break
-        note = {"pid": os.getpid(), "since": time.time(), "command": _command()}
-        with contextlib.suppress(OSError):  # who holds it is a comfort, the lock is the kernel's
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(note).encode(), 0)
+        _note(handle, {"pid": os.getpid(), "since": time.time(), "command": _command()})
+
+
+def tell(path: Path, waits: str) -> None:
+    """Given the file of a lock that this process holds, tell in it what that waits for; "": nothing."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _note(handle, {**json.loads(os.pread(handle, _LONGEST_NOTE, 0)), "waits": waits})
+        finally:
+            os.close(handle)
+
+
+def holder(path: Path) -> Holder | None:
+    """Given the file of a lock, return who holds it; None where nobody does, or none may be seen."""
+    try:
+        refuse_held(path)
+    except LockedError:
+        return _holder(_read(path))
+    except HostError:
+        return None
+    return None
 
 
 def refuse_held(path: Path) -> None:
@@ -97,7 +130,7 @@ def refuse_held(path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise _locked(handle) from None
+        raise _locked(path, handle) from None
     except OSError as error:
         raise translated(error, path) from error
     finally:
@@ -109,15 +142,36 @@ def _command() -> str:
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])
 
 
-def _locked(handle: int) -> LockedError:
+def _note(handle: int, note: dict[str, object]) -> None:
+    with contextlib.suppress(OSError):  # who holds it is a comfort, the lock is the kernel's
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps(note).encode(), 0)
+
+
+def _read(path: Path) -> bytes:
     try:
-        note = json.loads(os.pread(handle, 4096, 0))
+        return path.read_bytes()[:_LONGEST_NOTE]
+    except OSError:
+        return b""
+
+
+def _holder(told: bytes) -> Holder:
+    try:
+        note = json.loads(told)
         since = time.strftime("%H:%M:%S", time.localtime(float(note["since"])))
         who = f"{note['command']}, PID {int(note['pid'])}, since {since}"
-    except (ValueError, KeyError, TypeError, OSError, OverflowError):
-        who = "it has not said who it is"
+        return Holder(who, str(note.get("waits", "")))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return Holder("it has not said who it is")
+
+
+def _locked(path: Path, handle: int) -> LockedError:
+    try:
+        told = os.pread(handle, _LONGEST_NOTE, 0)
+    except OSError:
+        told = b""
     return LockedError(
         "locked",
-        f"another kimisvc is at work on this instance ({who})",
-        hint="watch it with: kimisvc status --follow",
+        f"another kimisvc is at work on this instance ({_holder(told).words})",
+        hint=f"watch it with: kimisvc status --follow --instance {path.parent.name}",
     )

@@ -70,7 +70,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(systemd, "Systemd", Opened)
     monkeypatch.setattr(doors, "box", lambda *_: made.box)
     monkeypatch.setattr(
-        doors, "units_of", lambda _: (UnitFile("kimisvc-kimi.service", "[Unit]\n"),)
+        doors, "units_of", lambda *_: (UnitFile("kimisvc-kimi.service", "[Unit]\n"),)
     )
     monkeypatch.setattr(command, "checks", made.checks)
     return made

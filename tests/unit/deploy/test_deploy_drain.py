@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 from gate_box import Systemd, no_server, two_generations
 
+from kimisvc.cli.status import status_json, status_text
 from kimisvc.deploy.apply import Checks, Following, Reload, Wish, apply
+from kimisvc.deploy.follow import resume
 from kimisvc.deploy.outcome import Outcome
+from kimisvc.deploy.status import read_status
 from kimisvc.errors import HostError, PreflightRefusedError
-from kimisvc.records.problems import Problem
+from kimisvc.host import locks
+from kimisvc.records.problems import Problem, Severity
 from kimisvc.records.proof import EngineCounters
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.status import Status
     from kimisvc.deploy.traffic import Counting
     from kimisvc.records.profile import Profile
     from kimisvc.records.progress import Progress
@@ -163,6 +170,44 @@ def test_what_the_host_refuses_is_refused_at_once(box: Box, systemd: Systemd) ->
     with pytest.raises(PreflightRefusedError):
         applied(box, no_server, found=(Problem("port 8000 is taken"),))
     assert systemd.asked == []
+
+
+def test_what_goes_while_it_waits_is_found_before_the_restart(box: Box, systemd: Systemd) -> None:
+    odd, gone = Problem("is odd", severity=Severity.WARNING), Problem("vllm is not there any more")
+    looks = iter([(odd,), (odd, gone)])
+    told = Told()
+    server = Server([BUSY, IDLE])
+    checks = Checks(
+        lambda _: next(looks), lambda _: (), lambda: None, lambda _: {}, lambda _: server
+    )
+    with pytest.raises(PreflightRefusedError) as caught:
+        apply(box, wish(box, Reload.ALWAYS, PATIENCE), checks, told)
+    assert caught.value.reasons == (gone,)
+    assert told.steps.count("warning: is odd") == 1
+    assert systemd.asked == []
+
+
+def test_others_are_told_what_it_waits_for_and_wait_with_it(
+    box: Box, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Status] = []
+    applied(box, lambda _: Server([BUSY, IDLE], lambda: seen.append(read_status(box))))
+    who = seen[0].at_work
+    assert who is not None
+    assert f", PID {os.getpid()}, since " in who.who
+    assert re.fullmatch(r"waits for requests to end, until \d\d:\d\d at most", who.waits)
+    assert re.search(f"^at work +{re.escape(who.words)}$", status_text(seen[0], box), re.MULTILINE)
+    assert status_json(seen[0])["at_work"] == who.words
+    assert status_json(read_status(box))["at_work"] is None
+
+    # One who follows waits with it, and for nothing once it has gone.
+    looks = iter([who, who, replace(who, waits=""), None])
+    monkeypatch.setattr(locks, "holder", lambda _: next(looks))
+    systemd.gate = replace(systemd.gate, active_state="inactive", sub_state="dead")
+    told = Told()
+    assert resume(box, told) is None
+    assert told.steps == [who.words]
+    assert next(looks, "all were asked for") == "all were asked for"
 
 
 def test_who_leaves_while_it_waits_has_changed_nothing(box: Box, systemd: Systemd) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +56,27 @@ def test_the_second_is_told_who_the_first_is(tmp_path: Path) -> None:
     assert error.exit_status is ExitStatus.LOCKED
     assert f"kimisvc apply, PID {other.pid}, since " in error.message
     assert "planted" not in error.message
+
+
+def test_what_the_holder_waits_for_is_told_until_it_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "kimi" / "operator.lock"
+    path.parent.mkdir()
+    assert locks.holder(path) is None
+    with locks.Lock(path):
+        locks.tell(path, "waits for better times")
+        found = locks.holder(path)
+        assert found is not None
+        assert found.words == f"{found.who}; waits for better times"
+        assert f"PID {os.getpid()}, since " in found.who
+        with pytest.raises(LockedError, match="waits for better times") as caught:
+            locks.refuse_held(path)
+        assert caught.value.hint.endswith("kimisvc status --follow --instance kimi")
+        locks.tell(path, "")
+        assert locks.holder(path) == replace(found, waits="")
+        path.write_text("nonsense")
+        assert locks.holder(path) == locks.Holder("it has not said who it is")
+        locks.tell(path, "is no harm")
+    assert locks.holder(path) is None
 
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
