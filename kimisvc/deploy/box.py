@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kimisvc.deploy.generations import Generation, Generations
 from kimisvc.deploy.history import History
@@ -199,21 +199,37 @@ def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
 def uninterrupted() -> Iterator[None]:
     """Hold back Ctrl-C, a lost terminal and a polite kill until the switch is done.
 
-    By handlers and not by a mask: a mask holds for one thread, and a signal to
-    the process would reach the one that draws the progress. What came in
-    between is raised anew afterwards.
+    By a mask: a handler that interrupts this thread, whatever it does, makes the
+    call to systemd in progress fail with EINTR (signal(7): poll(2) is never
+    restarted). And by handlers, for a mask holds for one thread: where another
+    does not block the signal, as the one that draws the progress, it takes it.
+    The call here goes on then, for the kernel interrupts only who takes it, and
+    Python runs the handler in this thread once the call has returned.
+
+    What came in between is raised anew afterwards. Not so Ctrl-C where the switch
+    failed: that error ends the command, too, and would not be seen. Start no
+    program within: it would inherit the mask and not end when told to.
     """
-    came: list[int] = []
-    before = {
-        held: signal.signal(held, lambda number, _: came.append(number)) for held in HELD_BACK
-    }
+    came: set[int] = set()
+    outranked: set[int] = set()
+    before: dict[signal.Signals, Any] = {}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        for held in HELD_BACK:
+            before[held] = signal.signal(held, lambda number, _: came.add(number))
+        # After the handlers: setting a mask runs what is due, and must not raise by then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
         yield
+    except BaseException:
+        outranked.add(signal.SIGINT)
+        raise
     finally:
-        for held, handler in before.items():
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what is pending is collected here
+        for held, handler in reversed(before.items()):
             signal.signal(held, handler if handler is not None else signal.SIG_DFL)
-        for number in came:
-            signal.raise_signal(number)
+        for held in reversed(HELD_BACK):  # Ctrl-C last: its exception would hide the others
+            if held in came - outranked:
+                signal.raise_signal(held)
 
 
 def switch(
