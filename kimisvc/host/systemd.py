@@ -250,7 +250,9 @@ class Systemd:
         """Ask; asked again on a new connection where the old was cut or systemd was away.
 
         Reading twice harms nobody; whoever waits half an hour for a load must not
-        give up because systemd re-executed itself meanwhile.
+        give up because systemd re-executed itself meanwhile, or because a signal
+        came whose handler only takes a note. One that raises does so before the
+        error is translated, for Python runs it as soon as the call has returned.
         """
         from pystemd.dbusexc import DBusBaseError
 
@@ -259,7 +261,7 @@ class Systemd:
             try:
                 return question()
             except DBusBaseError as error:
-                passing = was_cut(error) or is_away(error)
+                passing = was_cut(error) or is_away(error) or isinstance(error, InterruptedError)
                 if not passing or time.monotonic() >= until:
                     raise translated(error, about) from error
             self._close()
