@@ -47,6 +47,50 @@ def test_ctrl_c_leaves_the_gate_at_work(stage: Stage) -> None:
     assert [a["outcome"] for a in stage.history()["applies"]] == ["accepted"]
 
 
+IN_THE_SWITCH = """
+import os, signal, subprocess, sys, time
+path, owed, delay = sys.argv[1], sys.argv[2], float(sys.argv[3])
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+with open("/tmp/said", "w") as said:
+    apply = subprocess.Popen(["kimisvc", "apply", path], stdout=said, stderr=said)
+
+def waits():
+    with open(f"/proc/{apply.pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "S"
+
+while not os.path.exists(owed) and apply.poll() is None:
+    pass
+time.sleep(delay)
+while os.path.exists(owed) and not waits():
+    pass  # until it waits for an answer of systemd
+print(int(os.path.exists(owed)))
+apply.send_signal(signal.SIGINT)
+print(apply.wait())
+print(open("/tmp/said").read())
+"""
+
+
+def test_ctrl_c_in_the_middle_of_the_switch_breaks_nothing(stage: Stage) -> None:
+    """However far it is: no call to systemd fails, and the gate that apply speaks of is at work."""
+    owed = f"/run/kimisvc/{stage.instance}/owed.json"
+    within = 0
+    for turn, delay in enumerate((0.0, 0.004, 0.008, 0.016, 0.03, 0.05), start=1):
+        path = stage.profile(f"turn{turn}", {"seed": turn})
+        done = stage.sandbox.run("python3", "-c", IN_THE_SWITCH, path, owed, str(delay))
+        switching, status, said = done.stdout.split("\n", 2)
+        within += int(switching)
+        assert status == "130", said
+        assert "the gate goes on" in said
+        assert stage.sandbox.run("test", "-e", owed, check=False).returncode == 1, said
+        followed = stage.kimisvc("status", "--follow", "--instance", stage.instance, "--json")
+        assert followed.returncode == 0, f"{said}\n{followed.stdout}{followed.stderr}"
+        answer = json.loads(followed.stdout)
+        assert (answer["outcome"], answer["generation"]) == ("accepted", turn), said
+        status_now = stage.status()
+        assert (status_now["accepted_generation"], status_now["drift"]) == (turn, [])
+    assert within >= 2, "the switch was over each time before the signal was sent"
+
+
 def test_a_lost_terminal_leaves_the_gate_at_work(stage: Stage) -> None:
     status, _ = signalled(stage, stage.profile("lost", {"load_seconds": 2.0}), signal.SIGHUP)
     assert status == -signal.SIGHUP
