@@ -49,7 +49,8 @@ def _row(values: list[T]) -> Iterator[T]:
 
 def test_ready_after_refusals_and_503() -> None:
     played = Played(healths=[Health.REFUSED, Health.UNAVAILABLE, Health.READY])
-    assert wait_ready(played.eyes(), "one", 100.0).ended is Ended.READY
+    waited = wait_ready(played.eyes(), "one", 100.0)
+    assert (waited.ended, waited.first) == (Ended.READY, Health.REFUSED)
     assert played.told == 2
 
 

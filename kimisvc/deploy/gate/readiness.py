@@ -34,10 +34,11 @@ class Ended(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How the wait ended, with one sentence of what was last seen."""
+    """How the wait ended, with one sentence of what was last seen, and what was seen first."""
 
     ended: Ended
     reason: str
+    first: Health | None = None
 
 
 class LoadView(Protocol):
@@ -61,17 +62,18 @@ class Eyes:
 def wait_ready(eyes: Eyes, invocation: str, deadline: float) -> Waited:
     """Given a start and a moment on the clock, wait until the server answers or cannot any more."""
     tick = FIRST_TICK
-    seen = Health.REFUSED
+    first: Health | None = None
     while True:
         unit = eyes.unit()
         gone = unit_verdict(unit, invocation)
         if gone is not None:
             return gone
         seen = eyes.health()
+        first = first or seen
         if seen is Health.READY:
-            return Waited(Ended.READY, "the server answers")
+            return Waited(Ended.READY, "the server answers", first)
         if eyes.clock() >= deadline:
-            return Waited(Ended.DEADLINE, last_seen(seen))
+            return Waited(Ended.DEADLINE, last_seen(seen), first)
         eyes.load.tell(seen)
         eyes.sleep(tick)
         tick = min(LAST_TICK, tick * 1.2)

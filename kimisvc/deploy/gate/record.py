@@ -26,7 +26,7 @@ class GateRecord:
     `record` is the invocation of the gate's unit, so that what systemd says of a
     gate and what it left can be told to be of one run, whatever the clock says.
     `ready_at` 0: the server never became ready under this gate's eyes.
-    `load_s` is set only when the gate saw the whole load.
+    `load_s`, from the start of the service to ready, is set only when the gate saw the load end.
     """
 
     record: str

@@ -22,21 +22,23 @@ from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.foreign_text import printable
 from kimisvc.host import files
 from kimisvc.records.progress import Phase, Progress
-from kimisvc.records.proof import Proof, Verdict, VerdictKind
+from kimisvc.records.proof import Health, Proof, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kimisvc.deploy.box import Box
+    from kimisvc.deploy.gate.readiness import Waited
     from kimisvc.deploy.generations import Generation
     from kimisvc.host.journal import ShardProgress
     from kimisvc.host.vllm_api import VllmApi
     from kimisvc.records.profile import Profile
-    from kimisvc.records.proof import Health
     from kimisvc.records.units import UnitState
 
 LEAST_WAIT = 60.0
 """What a gate that is run again over an old start allows for readiness (s)."""
+PROMPT = 3.0
+"""How soon after the process a gate looks that may have missed the end of its load by that much (s)."""
 JOURNAL_EVERY = 1.0
 """How often the journal is read for the progress of a load (s)."""
 
@@ -49,6 +51,8 @@ class Desk:
     ) -> None:
         self._box = box
         self._redact = of_unit()
+        self.newest: GateRecord | None = None
+        """The record as it stood last: what was seen before something broke has been seen."""
         self._base = Progress(Phase.LOADING, generation.number, invocation, started_at, started_at)
 
     def write(self, phase: Phase, detail: str, done: int = 0, total: int = 0) -> None:
@@ -64,6 +68,7 @@ class Desk:
 
     def hand_over(self, record: GateRecord) -> None:
         """Given the record as it stands, leave it for `settle`."""
+        self.newest = record
         text = to_json(redacted_record(record, self._redact))
         files.write_atomic(self._box.layout.record(record.record), text, mode=0o644)
 
@@ -107,7 +112,7 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
     """
     generation = box.generations.current()
     if generation is None:
-        raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
+        raise box.generations.no_current()
     service = box.systemd.state(box.layout.units.service)
     desk = Desk(box, generation, service.invocation_id, service.main_started_at)
     desk.write(Phase.LOADING, "starting")
@@ -120,7 +125,7 @@ def run_gate(box: Box, open_api: Callable[[Profile], VllmApi]) -> ExitStatus:
         record = _prove_start(box, open_api(profile), profile, service, record, desk)
         desk.hand_over(record)
     except Exception as error:  # noqa: BLE001 - nobody waits for a verdict that never comes
-        record = _closed(box, record, Proof(_broke(error)))
+        record = _closed(box, desk.newest or record, Proof(_broke(error)))
         desk.hand_over(record)
     if record.proof is None:
         return ExitStatus.DONE
@@ -160,7 +165,7 @@ def _prove_start(
     )  # fmt: skip
     limit = profile.service.load_timeout
     deadline = max(service.started_monotonic + limit, box.clock() + min(LEAST_WAIT, limit))
-    fresh = box.clock() - service.started_monotonic < LEAST_WAIT
+    began = box.clock()
     waited = wait_ready(eyes, service.invocation_id, deadline)
     if waited.ended is Ended.DEADLINE:
         late = f"not ready {limit:.0f} s after its start: {waited.reason}"
@@ -170,7 +175,7 @@ def _prove_start(
     ready_at = box.now()
     record = replace(
         record, ready_at=ready_at, vllm_version=api.version() or "",
-        load_s=box.clock() - service.started_monotonic if fresh else None,
+        load_s=_load_time(service, began, waited, box.clock()),
     )  # fmt: skip
     desk.hand_over(record)
     proof = prove(api, profile, desk.write, clock=box.clock, sleep=box.sleep)
@@ -185,6 +190,17 @@ def _prove_start(
         odd = "the unit of vLLM is not that of the current generation; apply the profile again"
         proof = replace(proof, verdict=Verdict(VerdictKind.INCONCLUSIVE, odd))
     return _closed(box, record, proof)
+
+
+def _load_time(service: UnitState, began: float, waited: Waited, ready: float) -> float | None:
+    """Given a start, when the gate first looked, how that ended and when (s), return the load time.
+
+    None where the server may have been ready for long before anybody looked. vLLM listens
+    only once it is ready: a refused port is a load, and no answer may be a server that is busy.
+    """
+    prompt = began - max(service.started_monotonic, service.main_started_monotonic) <= PROMPT
+    saw_its_end = prompt or waited.first is Health.REFUSED
+    return ready - service.started_monotonic if saw_its_end else None
 
 
 def _open_record(box: Box, generation: Generation, service: UnitState) -> GateRecord:

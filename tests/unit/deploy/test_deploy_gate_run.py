@@ -120,3 +120,48 @@ def test_a_record_goes_by_the_invocation_of_its_gate(
     run.run_gate(box, lambda _: Breaks(HostError("gone", "gone")))  # type: ignore[arg-type,return-value]  # plays it
     assert (left(box).record == given) is ours
     assert left(box).record
+
+
+class Answers(BreaksLate):
+    """What its /health says, one look after the other; it breaks when it is measured."""
+
+    def __init__(self, *healths: Health) -> None:
+        super().__init__(HostError("gone", "gone"))
+        self._healths = list(healths)
+
+    def health(self) -> Health:
+        return self._healths.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("process", "looks_at", "healths", "took"),
+    [
+        (10.0, 12.9, (Health.READY,), 2.9),
+        (10.0, 13.1, (Health.READY,), None),
+        (10.0, 32.0, (Health.READY,), None),
+        (10.0, 32.0, (Health.REFUSED, Health.READY), 22.0),
+        (10.0, 9010.0, (Health.REFUSED, Health.READY), 9000.0),
+        (10.0, 32.0, (Health.NO_ANSWER, Health.READY), None),
+        (10.0, 12.0, (Health.NO_ANSWER, Health.READY), 2.0),
+        (40.0, 42.0, (Health.READY,), 32.0),
+    ],
+)
+def test_a_load_time_is_that_of_a_load_whose_end_was_seen(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    process: float,
+    looks_at: float,
+    healths: tuple[Health, ...],
+    took: float | None,
+) -> None:
+    """Of a server that was ready when a late gate came nobody knows since when: no answer is no load."""
+    systemd = Systemd()
+    systemd.service = replace(
+        systemd.service, started_monotonic=10.0, main_started_monotonic=process
+    )
+    box = two_generations(tmp_path, systemd, monkeypatch)
+    box = replace(box, clock=lambda: looks_at, sleep=lambda _: None)
+    run.run_gate(box, lambda _: Answers(*healths))  # type: ignore[arg-type,return-value]  # plays it
+    record = left(box)
+    assert record.ready_at
+    assert record.load_s == (None if took is None else pytest.approx(took))
