@@ -201,7 +201,7 @@ def applied_text(done: Applied) -> str:
     ending = done.ending
     verdict = ending.verdict.verdict.kind.value if ending.verdict else ""
     lines = [f"{' '.join(filter(None, (verdict, ending.outcome.value)))}: {ending.reason}"]
-    lines += [f"hand-edited unit kept as {copy}" for copy in done.copies]
+    lines += [f"a unit that was there is kept as {copy}" for copy in done.copies]
     shown = (
         ("before", done.before),
         (f"generation {done.generation}", ending.verdict),

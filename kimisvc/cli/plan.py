@@ -40,8 +40,14 @@ def plan_text(plan: Plan, before: Profile | None, wanted: Profile, service: Unit
         elif unit.diff:
             lines += [f"{unit.name}: {unit.change.value}", unit.diff.rstrip("\n")]
     for edit in plan.hand_edits:
-        lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite:")
-        lines.append(edit.diff)
+        if edit.diff:
+            lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite:")
+            lines.append(edit.diff)
+        else:
+            lines.append(
+                f"{edit.unit}: no current generation tells whether kimisvc wrote it so; apply"
+                " refuses unless --overwrite"
+            )
     return hushed("\n".join(lines))
 
 

@@ -163,7 +163,7 @@ def _source(current: Generation) -> str:
 
 def _standing(found: Status) -> str:
     if found.accepted is None:
-        return "not accepted, and none ever was"
+        return found.none_accepted
     if found.current is not None and found.accepted.number == found.current.number:
         return "accepted"
     return f"not accepted; the last accepted one is {found.accepted.label}"
@@ -218,6 +218,8 @@ def _why_no_verdict(found: Status) -> str:
 
     if not found.service.goes_on:
         return "none: it does not run"
+    if found.number is None:
+        return "not known: which generation is in force is not known"
     gate = found.gate
     if gate.job or gate.active_state in ("activating", "active", "deactivating"):
         return "none yet on the start that runs"

@@ -17,6 +17,7 @@ from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, restarts
 from kimisvc.deploy.follow import Begun, Reporter, follow, gates_before, rollbacks_before
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
+from kimisvc.deploy.mending import mend_history
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
 from kimisvc.deploy.traffic import drain, in_use
@@ -113,9 +114,7 @@ def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
     refuse_meanwhile(box)  # a search holds the lock too, and has more to say
     with locks.Lock(box.layout.operator_lock):
         refuse_meanwhile(box)
-        damaged = box.history.mend(box.now())
-        if damaged is not None:
-            reporter.step(f"warning: the history is damaged; kept as {damaged}, a new one begins")
+        mend_history(box, reporter)
         return bring_about(box, wish, checks, reporter)
 
 
@@ -247,11 +246,22 @@ def _about_edit(box: Box, edit: HandEdit) -> str:
             f"is there, and no generation in {box.layout.generations} tells whether kimisvc wrote"
             " it so; --overwrite replaces it (a copy is kept)"
         )
+    if not edit.diff:
+        return (
+            f"is there, and {_unknown(box)}, so nobody can tell whether it is as kimisvc wrote it;"
+            " --overwrite replaces it (a copy is kept)"
+        )
     return (
         f"was edited by hand; kimisvc does not overwrite that:\n{edit.diff}\n"
         f"keep the edit in a drop-in (systemctl edit {edit.unit}), or say --overwrite"
         " (a copy is kept)"
     )
+
+
+def _unknown(box: Box) -> str:
+    if box.generations.current_number() is None:
+        return "which generation is in force is not known"
+    return "the generation that is in force is damaged"
 
 
 def _too_short(box: Box, wish: Wish, plan: Plan) -> list[Problem]:

@@ -87,7 +87,9 @@ def ending_cut_off(seen: Evidence, left: Left) -> Ending | None:
 def _not_proven(seen: Evidence, left: Left) -> Ending | None:
     """What was begun was rolled back in whole, and no verdict on what was restored comes any more."""
     rollback = first_rollback(seen)
-    if rollback is None or rollback.to_generation != left.current or left.owed is not None:
+    if rollback is None or left.current is None or left.owed is not None:
+        return None
+    if rollback.to_generation != left.current:
         return None
     back = f"generation {left.current} restored, but not proven"
     why = f"{rollback.reason}; {back}: {_without_a_verdict(seen, left)}"
@@ -101,6 +103,8 @@ def ending_at_rest(seen: Evidence, left: Left) -> Ending:
         return cut_off
     if left.current != seen.generation and not _is_restored(seen, left.current):
         why = f"generation {left.current} was applied since, in the place of {seen.generation}"
+        if left.current is None:
+            why = "which generation is in force is not known any more: see kimisvc status"
         return Ending(Outcome.SUPERSEDED, why)
     judged = left.judged if seen.service.invocation_id != seen.ended else None
     if judged is not None and judged.kind is VerdictKind.FAIL:

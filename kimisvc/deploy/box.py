@@ -184,7 +184,7 @@ def is_installed(box: Box, generation: Generation) -> bool:
 
 
 def keep_copies(box: Box, plan: Plan) -> tuple[Path, ...]:
-    """Given a plan, copy each hand-edited unit aside; return the copies."""
+    """Given a plan, copy each unit aside that is no generation's; return the copies."""
     copies = []
     for edit in plan.hand_edits:
         copy = box.layout.overwritten / f"{edit.unit}.{int(box.now())}"

@@ -187,6 +187,29 @@ class Generations:
         except KimisvcError:
             return None
 
+    def no_current(self) -> KimisvcError:
+        """Return the error of who needs a current generation where `current` names none."""
+        name, link = self._layout.instance, self._layout.current
+        if not files.exists(link) and not self.numbers():
+            return KimisvcError("no-generation", f"{name} was never applied")
+        how = f"{link} is missing"
+        try:
+            self._number(link)
+        except KimisvcError as error:
+            how = error.message
+        return KimisvcError(
+            "no-generation",
+            f"{how}, so which generation of {name} is in force is not known",
+            hint="kimisvc apply PROFILE, or kimisvc rollback --to N, puts one in force",
+        )
+
+    def accepted_number(self) -> int | None:
+        """Return the number `accepted` points at, whatever became of it; None as of `current_number`."""
+        try:
+            return self._number(self._layout.accepted)
+        except KimisvcError:
+            return None
+
     def is_whole(self, number: int) -> bool:
         """Given a number, say whether that generation can be restored: all of it is readable."""
         try:

@@ -70,7 +70,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an apply or rollback did and how it ended. `copies`: hand-edited units, kept aside."""
+    """What an apply or rollback did and how it ended. `copies`: units of no generation, kept aside."""
 
     ending: Ending
     generation: int

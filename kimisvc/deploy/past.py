@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.gate.record import GateRecord
-    from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.history import CanaryRow, RollbackRow
     from kimisvc.records.units import UnitState
 
@@ -43,15 +42,14 @@ class Past:
     troubles: tuple[str, ...] = ()
 
 
-def read_past(box: Box, current: Generation | None, service: UnitState, gate: UnitState) -> Past:
-    """Given a box, its current generation and its units, return what is known of the start that runs.
+def read_past(box: Box, service: UnitState, gate: UnitState) -> Past:
+    """Given a box and its units, return what is known of the start that runs.
 
     A verdict that waits for room on the disk is newer than what history has taken.
     """
     runs = service.invocation_id
-    number = current.number if current else None
-    accepted = box.generations.sound_accepted()
-    stands = accepted.number if accepted else None
+    # By their links: what was judged stays so, though the generation was damaged since.
+    number, stands = box.generations.current_number(), box.generations.accepted_number()
     waiting = settled(records_that_wait(box), gate)
     unkept = [verdict_that_waits(record, stands) for record in waiting]
     memory, troubles, kept = Memory.READ, [], Past()

@@ -38,7 +38,10 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HandEdit:
-    """An installed unit that is not what kimisvc wrote there."""
+    """An installed unit that is not what kimisvc wrote there, and how it differs from that.
+
+    `diff` "": no current generation tells what kimisvc wrote, so it may be that very text.
+    """
 
     unit: str
     diff: str
@@ -161,10 +164,16 @@ def _hand_edits(now: Situation, wished: Mapping[str, str]) -> tuple[HandEdit, ..
     One that is neither wanted nor was ours is left alone.
     """
     return tuple(
-        HandEdit(name, unified(now.ours.get(name, ""), text, f"{name} by kimisvc", f"{name} now"))
+        HandEdit(name, _edit(now, name, text))
         for name, text in now.installed.items()
         if text is not None
         and name in now.foreign
         and text != wished.get(name)
         and (name in wished or name in now.ours)
     )
+
+
+def _edit(now: Situation, name: str, text: str) -> str:
+    if not now.ours:
+        return ""
+    return unified(now.ours.get(name, ""), text, f"{name} by kimisvc", f"{name} now")

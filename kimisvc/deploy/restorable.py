@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import is_installed
+from kimisvc.deploy.gaps import lost
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.owed import owed
 from kimisvc.errors import KimisvcError
+from kimisvc.host import files
 from kimisvc.records.profile import OnFail
 
 if TYPE_CHECKING:
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
+
+_FORGOTTEN = "what the history held is lost, so which generations were accepted is not known"
 
 
 def unfinished_switch(box: Box, current: int) -> Generation | None:
@@ -30,20 +34,22 @@ def unfinished_switch(box: Box, current: int) -> Generation | None:
 def last_proven(box: Box, current: int) -> Generation | None:
     """Given the current generation, return the last accepted one; None: there is none to go back to.
 
-    Where that is damaged, the newest other that was proven.
+    Where its link does not name it, the one that it would name by the history; where it is
+    damaged, the newest other that was proven.
     """
     accepted = box.generations.sound_accepted()
     if accepted is not None and box.generations.is_whole(accepted.number):
         return accepted
-    if not box.layout.accepted.is_symlink():
-        return None
     try:
-        others = _proven_before(box, current)
+        known = proven(box)
     except KimisvcError:
         return None  # the history is gone as well
+    whole = [number for number in known if box.generations.is_whole(number)]
+    if whole and whole[0] == known[0] and box.generations.accepted_number() is None:
+        return box.generations.get(known[0])
     # Only one before it: to and fro between two that both fail there would be no end.
-    before = [number for number in others if number < current]
-    return box.generations.get(before[-1]) if before else None
+    before = max((number for number in whole if number < current), default=None)
+    return None if before is None else box.generations.get(before)
 
 
 def proven_earlier(box: Box, current: int | None) -> Generation:
@@ -62,20 +68,14 @@ def proven_earlier(box: Box, current: int | None) -> Generation:
         return accepted
     earlier = _proven_before(box, current or 0)
     if not earlier:
-        raise KimisvcError(
-            "nothing-to-restore",
-            f"no other generation of {box.layout.instance} was ever accepted and is whole",
-            hint="kimisvc history shows what there is; --to N takes any of them",
-        )
+        raise _none_earlier(box)
     return box.generations.get(earlier[-1])
 
 
 def obstacle(box: Box, current: int, accepted: Generation | None) -> str:
     """Given the generation that failed and `last_proven`, return why nothing is restored; "" if it can be."""
-    if accepted is None and box.layout.accepted.is_symlink():
-        return "the last accepted generation is damaged, so there is nothing to go back to"
     if accepted is None:
-        return "no generation was ever accepted, so there is nothing to go back to"
+        return _why_none(box)
     if accepted.number == current and is_installed(box, accepted):
         return f"generation {accepted.label} is itself the last accepted one; left as it is"
     try:
@@ -85,10 +85,50 @@ def obstacle(box: Box, current: int, accepted: Generation | None) -> str:
     return 'the profile says on_fail = "keep"; left as it is' if keep else ""
 
 
+def proven(box: Box) -> tuple[int, ...]:
+    """Given a box, return the generations that were proven by its history, that of the newest proof first.
+
+    What is only recorded rests on a proof. Raise KimisvcError where the history cannot be read.
+    """
+    recorded = Outcome.RECORDED.value
+    rows = [(v.sequence, v.generation) for v in box.history.verdicts() if v.accepted]
+    rows += [(a.sequence, a.generation) for a in box.history.applies() if a.outcome == recorded]
+    return tuple(dict.fromkeys(generation for _, generation in sorted(rows, reverse=True)))
+
+
+def _why_none(box: Box) -> str:
+    """Why there is no generation to go back to: none was ever accepted, or which was is not known."""
+    if files.exists(box.layout.accepted):
+        return "the last accepted generation is damaged, so there is nothing to go back to"
+    try:
+        forgotten, known = lost(box.layout, box.history), proven(box)
+    except KimisvcError:
+        return "the history cannot be read, so which generations were accepted is not known"
+    if known:
+        return (
+            "no generation that was accepted before it is whole, so there is nothing to go back to"
+        )
+    if forgotten:
+        return f"{forgotten}: {_FORGOTTEN}"
+    return "no generation was ever accepted, so there is nothing to go back to"
+
+
+def _none_earlier(box: Box) -> KimisvcError:
+    """The error of who wants another generation where history names none."""
+    forgotten = lost(box.layout, box.history)
+    name, there = box.layout.instance, ", ".join(map(str, box.generations.numbers()))
+    said = f"history tells of no other generation of {name} that was accepted and is whole"
+    return KimisvcError(
+        "nothing-to-restore",
+        f"{forgotten}: {_FORGOTTEN}" if forgotten else said,
+        hint=f"--to N takes any of them (generations on disk: {there or 'none'})"
+        if forgotten
+        else "kimisvc history shows what there is; --to N takes any of them",
+    )
+
+
 def _proven_before(box: Box, here: int) -> list[int]:
     """The other generations that were proven and are whole: those after `here` first, then newest last."""
-    proven = {v.generation for v in box.history.verdicts() if v.accepted}
-    recorded = Outcome.RECORDED.value
-    proven |= {a.generation for a in box.history.applies() if a.outcome == recorded}
-    whole = sorted(number for number in proven - {here} if box.generations.is_whole(number))
+    known = set(proven(box)) - {here}
+    whole = sorted(number for number in known if box.generations.is_whole(number))
     return [n for n in whole if n > here] + [n for n in whole if n < here]

@@ -25,6 +25,7 @@ from kimisvc.deploy.failure import has_failed, reason
 from kimisvc.deploy.follow import Begun, gates_before, rollbacks_before
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.history import ApplyRow, RollbackRow
+from kimisvc.deploy.mending import mend_history
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action
 from kimisvc.deploy.restorable import last_proven, obstacle, proven_earlier, unfinished_switch
@@ -75,7 +76,7 @@ def for_unit(box: Box) -> RollbackRow | None:
     with locks.Lock(box.layout.switch_lock, wait=SWITCH_WAIT):
         current = box.generations.current_number()
         if current is None:
-            raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
+            raise box.generations.no_current()
         unfinished = unfinished_switch(box, current)
         if unfinished is not None:
             _restore(box, unfinished, _plan(box, unfinished), AtBoot.AS_IT_WAS)
@@ -89,7 +90,7 @@ def for_unit(box: Box) -> RollbackRow | None:
             return _kept(box, RollbackRow(box.now(), current, None, f"{why}; {why_not}"))
         plan = _plan(box, accepted)
         copies = keep_copies(box, plan)
-        aside = "".join(f"; a hand-edited unit is kept as {copy}" for copy in copies)
+        aside = "".join(f"; a unit that was there is kept as {copy}" for copy in copies)
         # Kept first: what ends us in between must not leave a box that nobody can explain.
         row = _kept(box, RollbackRow(box.now(), current, accepted.number, why + aside))
         switch(box, plan, accepted, accepted.units(), AtBoot.AS_IT_WAS)
@@ -141,7 +142,7 @@ def to_generation(
                 locks.Lock(box.layout.switch_lock, wait=SWITCH_WAIT),
                 contextlib.suppress(KimisvcError),  # told below, where its row cannot be kept
             ):
-                box.history.mend(box.now())
+                mend_history(box, reporter)
             target, plan = _wanted(box, wish)
             # Not under the lock of a switch: asking a vLLM takes its time, and a gate that ends
             # meanwhile has to be settled.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.box import UNREAD, Box, installed_units, not_enabled, stopped_beside
 from kimisvc.deploy.follow import read_progress
 from kimisvc.deploy.gaps import Memory
+from kimisvc.deploy.links import accepted_of, applying, no_current
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.past import RESTS, UNKEPT, read_past
 from kimisvc.deploy.redacting import given_at
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All that is known of one instance now. `verdict` is that of the start that runs."""
+    """All that is known of one instance now. `verdict` is that of the start that runs.
+
+    `number` is that of the current generation, damaged or not, None where it is not known;
+    `none_accepted` is why no generation is named as the accepted one.
+    """
 
     instance: str
     current: Generation | None
@@ -46,6 +51,8 @@ class Status:
     memory: Memory = Memory.READ
     changed_drop_ins: tuple[str, ...] = ()
     at_work: locks.Holder | None = None
+    number: int | None = None
+    none_accepted: str = ""
 
     @property
     def ready(self) -> bool | None:
@@ -94,14 +101,13 @@ def read_status(box: Box) -> Status:
     if progress is not None and progress.invocation != service.invocation_id:
         progress = None
     troubles = list(drift(box, current, service))
-    if current is None and box.layout.current.is_symlink():
-        number = box.generations.current_number()
-        troubles.append(f"generation {number}, the current one, is damaged: apply a profile")
-    elif current is None and files.exists(box.layout.current):
-        troubles.append(f"{box.layout.current} is no symlink: remove it and apply a profile")
+    if current is None:
+        troubles += no_current(box)
+    accepted = accepted_of(box)
+    troubles += accepted.troubles
     if owed(box.layout, box.generations.current_number()) is not None:
         troubles.append("an apply was cut off before its restart: apply the profile again")
-    past = read_past(box, current, service, gate)
+    past = read_past(box, service, gate)
     troubles += past.troubles
     rollback = box.systemd.state(names.rollback)
     if rollback.active_state == "failed" or rollback.sub_state == "auto-restart":
@@ -114,7 +120,9 @@ def read_status(box: Box) -> Status:
     return Status(
         instance=box.layout.instance,
         current=current,
-        accepted=_accepted(box, troubles),
+        accepted=accepted.generation,
+        number=box.generations.current_number(),
+        none_accepted=accepted.why_none,
         service=service,
         gate=gate,
         rollback=rollback,
@@ -145,14 +153,6 @@ def _changed_drop_ins(box: Box, service: UnitState) -> tuple[str, ...]:
     return tuple(newer)
 
 
-def _accepted(box: Box, troubles: list[str]) -> Generation | None:
-    try:
-        return box.generations.accepted()
-    except KimisvcError as error:
-        troubles.append(f"the accepted generation is damaged: {error.message}")
-        return None
-
-
 def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str, ...]:
     """Given the current generation, say where the box differs from it. Drop-ins are no drift."""
     if current is None:
@@ -160,8 +160,9 @@ def drift(box: Box, current: Generation | None, service: UnitState) -> tuple[str
     there = installed_units(box.layout)
     try:
         units = current.units()
+        current.resolved()
     except KimisvcError as error:
-        return (error.message,)
+        return (f"{error.message}: {applying(box)}",)
     wanted = {unit.name for unit in units}
     names = box.layout.units
     ours = (names.service, names.gate, names.rollback)

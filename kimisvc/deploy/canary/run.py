@@ -41,7 +41,7 @@ def run_canary(box: Box, open_api: Callable[[Profile], VllmApi]) -> CanaryRow:
     """
     generation = box.generations.current()
     if generation is None:
-        raise KimisvcError("no-generation", f"{box.layout.instance} was never applied")
+        raise box.generations.no_current()
     profile = generation.settings()
     service = box.systemd.state(box.layout.units.service)
     blank = CanaryRow(

@@ -151,7 +151,7 @@ def test_before_its_first_gate_has_judged_nothing_is_lost(box: Box) -> None:
 
 def test_a_history_that_never_was_is_missed_by_nobody(box: Box) -> None:
     box.layout.current.unlink()
-    assert not [line for line in read_status(box).drift if "history" in line]
+    assert not [line for line in read_status(box).drift if str(box.layout.history) in line]
 
 
 def newer(box: Box) -> None:
