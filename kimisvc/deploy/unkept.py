@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.gate.record import GateRecord, record_from_json
@@ -40,9 +40,10 @@ class _Waiting:
 def keep_rollback(box: Box, row: RollbackRow) -> str:
     """Given a rollback, keep it in history, or until history can be written; return why it is not yet."""
     try:
-        box.history.mend(box.now())
+        damaged = box.history.mend(box.now())
+        aside = f"; the history was damaged, and is kept as {damaged}" if damaged else ""
         take_rollbacks(box)  # they came first
-        box.history.add_rollback(row)
+        box.history.add_rollback(replace(row, reason=row.reason + aside))
     except KimisvcError as error:
         after = tuple(path.name for path in record_files(box.layout))
         _wait(box.layout, (*_waiting(box.layout), _Waiting(row, after)))

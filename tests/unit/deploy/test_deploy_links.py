@@ -151,6 +151,19 @@ def test_a_history_that_names_none_is_told_as_what_it_is(box: Box) -> None:
         to_generation(box, Restoring(None, "root"), lambda _: (), Silent())
 
 
+def test_a_rollback_by_its_unit_tells_of_a_history_that_it_sets_aside(
+    box: Box, systemd: Systemd
+) -> None:
+    spoil_history(box)
+    fail(systemd)
+    assert for_unit(box) is not None
+    (aside,) = box.layout.history.parent.glob("history.sqlite.damaged-*")
+    assert rows(box)["last rollback"].endswith("from 3, to 2")
+    told = read_status(box).last_rollback
+    assert told is not None
+    assert told.reason.endswith(f"; the history was damaged, and is kept as {aside}")
+
+
 # ---------------------------------------------------------------- no link to the current one
 
 
