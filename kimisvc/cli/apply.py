@@ -21,11 +21,11 @@ from kimisvc.errors import ExitStatus, KimisvcError, LockedError, PreflightRefus
 from kimisvc.records.problems import Severity
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.apply import Checks, Wish
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.outcome import Applied
     from kimisvc.deploy.plan import Plan
+    from kimisvc.deploy.wish import Checks, Wish
 
 
 @click.command()
@@ -61,7 +61,7 @@ def apply(  # noqa: PLR0913, PLR0917 - click gives each option as an argument of
     only as root, and so whether another kimisvc is at work), and ends with 7 or 75
     where apply would be refused.
     """
-    from kimisvc.deploy.apply import Following, HandEdits, HostChecks, Reload, Wish
+    from kimisvc.deploy.wish import Following, HandEdits, HostChecks, Reload, Wish
     from kimisvc.host.systemd import Systemd
     from kimisvc.profile.resolved import to_toml
     from kimisvc.render.buckets import Load
@@ -102,10 +102,10 @@ def _apply(box: Box, wish: Wish, form: Form) -> int:
 
 def checks(box: Box) -> Checks:
     """Given a box, return the real checks of it."""
-    from kimisvc.deploy.apply import Checks
     from kimisvc.deploy.host_facts import facts, prepare
     from kimisvc.deploy.preflight import preflight
     from kimisvc.deploy.verify import verify
+    from kimisvc.deploy.wish import Checks
 
     place = box.layout.place
     return Checks(
@@ -123,7 +123,8 @@ def _show_plan(box: Box, wish: Wish, form: Form) -> int:
     As with apply, who is at work on the instance comes before what the host says.
     """
     from kimisvc.cli.plan import plan_text
-    from kimisvc.deploy.apply import in_the_way, plan_of
+    from kimisvc.deploy.obstacles import in_the_way
+    from kimisvc.deploy.wish import plan_of
 
     plan = plan_of(box, wish)
     current = box.generations.sound_current()

@@ -53,9 +53,9 @@ def rollback(
             return 0
         from kimisvc.cli.apply import applied_json, applied_text
         from kimisvc.cli.reporter import reporter
-        from kimisvc.deploy.apply import Following
         from kimisvc.deploy.preflight import preflight
         from kimisvc.deploy.rollback import Restoring, to_generation
+        from kimisvc.deploy.wish import Following
 
         following = Following.LEAVE if no_follow else Following.FOLLOW
         with reporter() as shown:

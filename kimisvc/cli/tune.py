@@ -292,9 +292,9 @@ def _search(box: Box, form: Form) -> int:
 
 def _world(box: Box, shown: Any) -> World:
     from kimisvc.cli.apply import checks
-    from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.tune.trial import Means
     from kimisvc.deploy.tune.world import World
+    from kimisvc.deploy.wish import Wish
     from kimisvc.profile.resolved import to_toml
 
     return World(

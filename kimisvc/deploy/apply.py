@@ -9,98 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, plan_for, restarts, switch
+from kimisvc.deploy.box import SWITCH_WAIT, Box, keep_copies, restarts, switch
 from kimisvc.deploy.follow import Begun, Reporter, follow, gates_before, rollbacks_before
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.mending import mend_history
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
-from kimisvc.deploy.plan import Action, HandEdit, Plan, Standing
+from kimisvc.deploy.plan import Action, Plan, Standing
 from kimisvc.deploy.traffic import drain, in_use
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
-from kimisvc.deploy.unkept import rollbacks_after, take_rollbacks
-from kimisvc.deploy.verify import news
-from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
+from kimisvc.deploy.unkept import take_rollbacks
+from kimisvc.errors import KimisvcError, LeftAtWorkError
 from kimisvc.host import files, locks
-from kimisvc.profile.problems import format_problem
 from kimisvc.profile.quantities import format_duration
-from kimisvc.records.problems import Problem, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from kimisvc.deploy.history import VerdictRow
-    from kimisvc.deploy.traffic import Counting
-    from kimisvc.records.profile import Profile
-    from kimisvc.records.units import UnitFile
-
-
-class HandEdits(Enum):
-    """What to do with units that were edited by hand."""
-
-    REFUSE = "refuse"
-    OVERWRITE = "overwrite"
-
-
-class HostChecks(Enum):
-    """What an error of the preflight does: it refuses, or is told as a warning."""
-
-    HEED = "heed"
-    OVERRIDE = "override"
-
-
-class Following(Enum):
-    """Whether a command waits for the verdict."""
-
-    FOLLOW = "follow"
-    LEAVE = "leave"
-
-
-class Reload(Enum):
-    """What is to be done anew although nothing that is wanted has changed."""
-
-    IF_CHANGED = "no more than changed"
-    PROVE = "the gate; the model stays loaded"
-    ALWAYS = "vLLM, and so its gate"
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be applied: a checked profile and what it becomes, before the box is asked.
-
-    `file` is where the profile lies, for who wants to apply it again. `drain_s`: how long requests
-    may take to end before a restart (s); None waits for none.
-    """
-
-    profile: Profile
-    written: str
-    resolved: str
-    units: tuple[UnitFile, ...]
-    actor: str
-    hand_edits: HandEdits = HandEdits.REFUSE
-    following: Following = Following.FOLLOW
-    host_checks: HostChecks = HostChecks.HEED
-    reload: Reload = Reload.IF_CHANGED
-    file: str = ""
-    drain_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Checks:
-    """What looks at the host before anything is changed; each returns what stands in the way.
-
-    `server` opens the door to a profile's server, whose counters tell whether it is in use.
-    """
-
-    preflight: Callable[[Profile], tuple[Problem, ...]]
-    verify: Callable[[tuple[UnitFile, ...]], tuple[Problem, ...]]
-    prepare: Callable[[], None]
-    facts: Callable[[Profile], Mapping[str, str | float]]
-    server: Callable[[Profile], Counting]
+from kimisvc.deploy.obstacles import refuse, warn_of_rejected
+from kimisvc.deploy.wish import Checks, Following, Wish, plan_of
 
 
 def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
@@ -137,44 +65,18 @@ def bring_about(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> App
         reporter.step("the box changed meanwhile (a rollback?); looking again")
 
 
-def plan_of(box: Box, wish: Wish) -> Plan:
-    """Given a wish, return what bringing it about would do, with what is to be done anew."""
-    plan = plan_for(box, wish.resolved, wish.units)
-    running = (Action.NOTHING, Action.RECORD)
-    if wish.reload is Reload.ALWAYS and plan.action is not Action.RESTART:
-        return replace(plan, action=Action.RESTART, why="a restart is asked for")
-    if wish.reload is Reload.PROVE and plan.action in running:
-        return replace(plan, action=Action.GATE, why="a new proof is asked for")
-    return plan
-
-
 def _try(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied | None:
     """Plan, look, carry out. None: what the plan was made from had changed under it."""
     plan = plan_of(box, wish)
-    odd = _refuse(box, wish, plan, checks, reporter)
+    odd = refuse(box, wish, plan, checks, reporter)
     previous = box.generations.sound_current()
     if plan.action is Action.NOTHING and previous is not None:
         return Applied(Ending(Outcome.UNCHANGED, plan.why), previous.number, previous.number)
-    _warn_of_rejected(box, wish, reporter)
+    warn_of_rejected(box, wish, reporter)
     if plan.action is Action.RESTART and wish.drain_s is not None:
         _drain(box, wish, wish.drain_s, checks, reporter)
-        _refuse(box, wish, plan, checks, reporter, told=odd)  # what was looked at may have gone
+        refuse(box, wish, plan, checks, reporter, told=odd)  # what was looked at may have gone
     return _carry_out(box, wish, checks, plan, reporter)
-
-
-def _warn_of_rejected(box: Box, wish: Wish, reporter: Reporter) -> None:
-    """Say so when this very profile was rolled back before: its load may be paid for nothing."""
-    accepted = box.generations.sound_accepted()
-    for row in rollbacks_after(box, 0)[:5]:
-        if row.to_generation is None or (accepted and accepted.number == row.from_generation):
-            continue  # it was kept, or has proven itself since
-        try:
-            before = box.generations.get(row.from_generation).resolved()
-        except KimisvcError:
-            continue  # removed or damaged: nothing to compare with
-        if before == wish.resolved:
-            reporter.step(f"warning: this profile was rejected before: {row.reason}")
-            return
 
 
 def _drain(box: Box, wish: Wish, patience: float, checks: Checks, reporter: Reporter) -> None:
@@ -198,97 +100,6 @@ def _drain(box: Box, wish: Wish, patience: float, checks: Checks, reporter: Repo
         locks.tell(box.layout.operator_lock, "")
     if not idle:
         reporter.step(f"warning: {where} was not seen idle within {limit}; restarting all the same")
-
-
-def _refuse(
-    box: Box,
-    wish: Wish,
-    plan: Plan,
-    checks: Checks,
-    reporter: Reporter,
-    told: Collection[Problem] = (),
-) -> tuple[Problem, ...]:
-    """Raise what stands in the way; tell what is only odd and not `told` yet, and return all of that."""
-    if plan.action is Action.RESTART:
-        reporter.step("looking at the host")
-    reasons = in_the_way(box, wish, plan, checks)
-    odd = tuple(one for one in reasons if one.severity is Severity.WARNING)
-    for one in odd:
-        if one not in told:
-            reporter.step(format_problem(one))
-    refusing = [one for one in reasons if one.severity is Severity.ERROR]
-    if refusing:
-        raise PreflightRefusedError(refusing)
-    return odd
-
-
-def in_the_way(box: Box, wish: Wish, plan: Plan, checks: Checks) -> tuple[Problem, ...]:
-    """Given a wish and what it would do, return all that is odd, or stands in its way.
-
-    Preflight is for a load: without one the host is not asked. A warning refuses nothing.
-    """
-    reasons = _too_short(box, wish, plan)
-    if wish.hand_edits is HandEdits.REFUSE:
-        reasons += [Problem(_about_edit(box, edit), file=edit.unit) for edit in plan.hand_edits]
-    if plan.action is Action.RESTART:
-        found = checks.preflight(wish.profile)
-        if wish.host_checks is HostChecks.OVERRIDE:
-            found = tuple(replace(one, severity=Severity.WARNING) for one in found)
-        reasons += found
-    if plan.written:
-        reasons += news(checks.verify(wish.units), reasons)
-    return tuple(reasons)
-
-
-def _about_edit(box: Box, edit: HandEdit) -> str:
-    if not box.generations.numbers():
-        return (
-            f"is there, and no generation in {box.layout.generations} tells whether kimisvc wrote"
-            " it so; --overwrite replaces it (a copy is kept)"
-        )
-    if not edit.diff:
-        return (
-            f"is there, and {_unknown(box)}, so nobody can tell whether it is as kimisvc wrote it;"
-            " --overwrite replaces it (a copy is kept)"
-        )
-    return (
-        f"was edited by hand; kimisvc does not overwrite that:\n{edit.diff}\n"
-        f"keep the edit in a drop-in (systemctl edit {edit.unit}), or say --overwrite"
-        " (a copy is kept)"
-    )
-
-
-def _unknown(box: Box) -> str:
-    if box.generations.current_number() is None:
-        return "which generation is in force is not known"
-    return "the generation that is in force is damaged"
-
-
-def _too_short(box: Box, wish: Wish, plan: Plan) -> list[Problem]:
-    """Say so when no load seen here would have met the deadline: "45s" typed for "45min".
-
-    Where the model is loaded anew it may load faster now, and is only warned of;
-    where it is not, the next start of the very same vLLM would be ended.
-    """
-    if plan.action in (Action.NOTHING, Action.FOLLOW):
-        return []
-    model, limit = wish.profile.vllm.model, wish.profile.service.load_timeout
-    try:
-        fastest = min(box.history.loads(model), default=0.0)
-    except KimisvcError:
-        return []  # a damaged history stops no apply
-    if limit > fastest:
-        return []
-    severity = Severity.WARNING if plan.action is Action.RESTART else Severity.ERROR
-    return [
-        Problem(
-            f"load_timeout is {format_duration(limit)}, but the fastest of the last loads of"
-            f" {model} here took {format_duration(round(fastest, 1))}: the next one would be ended"
-            " before it is ready",
-            key="service.load_timeout",
-            severity=severity,
-        )
-    ]
 
 
 def _carry_out(

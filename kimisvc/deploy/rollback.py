@@ -11,7 +11,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import Following, ended_by, keep_ending, wait_for
+from kimisvc.deploy.apply import ended_by, keep_ending, wait_for
 from kimisvc.deploy.box import (
     SWITCH_WAIT,
     AtBoot,
@@ -38,6 +38,7 @@ from kimisvc.deploy.unkept import (
     waiting_records,
     waiting_rollbacks,
 )
+from kimisvc.deploy.wish import Following
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.host import files, locks
 

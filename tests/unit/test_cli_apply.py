@@ -12,8 +12,8 @@ from gate_box import no_server
 from kimisvc.cli import apply as command
 from kimisvc.cli import doors
 from kimisvc.cli.main import main
-from kimisvc.deploy.apply import Checks
 from kimisvc.deploy.checks.inspection import warning
+from kimisvc.deploy.wish import Checks
 from kimisvc.host import locks, systemd
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.problems import Problem

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import in_the_way, plan_of
+from kimisvc.deploy.obstacles import in_the_way
 from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.deploy.tune.trial import RELOAD
+from kimisvc.deploy.wish import plan_of
 from kimisvc.measure.tuning import allowed
 from kimisvc.records.problems import Severity
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import Reload, plan_of
 from kimisvc.deploy.generations import PROFILE
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.plan import Action
@@ -13,17 +12,18 @@ from kimisvc.deploy.tune.state import Ended, Pending, TuneState, write_state
 from kimisvc.deploy.tune.trial import carry_out
 from kimisvc.deploy.tune.waiting import wait_to_restart
 from kimisvc.deploy.tune.world import kept_wish
+from kimisvc.deploy.wish import Reload, plan_of
 from kimisvc.errors import ExitStatus, KimisvcError
 from kimisvc.host import files
 from kimisvc.records.proof import VerdictKind
 from kimisvc.records.units import UnitFile
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.generations import Generation
     from kimisvc.deploy.tune.state import TrialRow
     from kimisvc.deploy.tune.world import World
+    from kimisvc.deploy.wish import Wish
     from kimisvc.measure.tuning import Stop
 
 RUNS = (Outcome.UNCHANGED.value, Outcome.RECORDED.value, Outcome.ACCEPTED.value)

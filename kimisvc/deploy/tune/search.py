@@ -28,9 +28,9 @@ from kimisvc.profile.quantities import parse_target
 from kimisvc.profile.resolved import to_toml
 
 if TYPE_CHECKING:
-    from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.tune.state import TrialRow
     from kimisvc.deploy.tune.world import World
+    from kimisvc.deploy.wish import Wish
     from kimisvc.measure.tuning import Plan
     from kimisvc.records.profile import SpeedTarget
 

@@ -10,12 +10,13 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.apply import Reload, bring_about
+from kimisvc.deploy.apply import bring_about
 from kimisvc.deploy.follow import Begun, follow
 from kimisvc.deploy.outcome import Applied, Outcome
 from kimisvc.deploy.tune.begun import applied_since, seconds_taken, was_begun
 from kimisvc.deploy.tune.further import Further, Undecided, held_against, measured_on
 from kimisvc.deploy.tune.state import TrialRow
+from kimisvc.deploy.wish import Reload
 from kimisvc.errors import KimisvcError, LeftAtWorkError, PreflightRefusedError
 from kimisvc.measure.comparison import start_figure
 from kimisvc.measure.tuning import Search
@@ -26,12 +27,12 @@ from kimisvc.records.proof import Verdict, VerdictKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kimisvc.deploy.apply import Checks, Wish
     from kimisvc.deploy.box import Box
     from kimisvc.deploy.follow import Reporter
     from kimisvc.deploy.history import StartFigures
     from kimisvc.deploy.outcome import Ending
     from kimisvc.deploy.tune.state import Pending
+    from kimisvc.deploy.wish import Checks, Wish
     from kimisvc.measure.stream import Api
     from kimisvc.records.profile import Profile, SpeedTarget
 

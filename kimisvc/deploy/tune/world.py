@@ -10,9 +10,9 @@ from kimisvc.deploy.tune.state import kept_profile
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kimisvc.deploy.apply import Wish
     from kimisvc.deploy.tune.state import TuneState
     from kimisvc.deploy.tune.trial import Means
+    from kimisvc.deploy.wish import Wish
     from kimisvc.records.profile import Profile
 
 

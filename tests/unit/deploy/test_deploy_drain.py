@@ -11,10 +11,11 @@ import pytest
 from gate_box import Systemd, no_server, two_generations
 
 from kimisvc.cli.status import status_json, status_text
-from kimisvc.deploy.apply import Checks, Following, Reload, Wish, apply
+from kimisvc.deploy.apply import apply
 from kimisvc.deploy.follow import resume
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.status import read_status
+from kimisvc.deploy.wish import Checks, Following, Reload, Wish
 from kimisvc.errors import HostError, PreflightRefusedError
 from kimisvc.host import locks
 from kimisvc.records.problems import Problem, Severity

@@ -10,7 +10,7 @@ import pytest
 from gate_box import SERVICE, Silent, Systemd, impatient, leave, no_server, two_generations
 
 from kimisvc.cli.status import status_json
-from kimisvc.deploy.apply import Checks, Reload, Wish, apply
+from kimisvc.deploy.apply import apply
 from kimisvc.deploy.failure import has_failed
 from kimisvc.deploy.follow import Begun, follow, resume
 from kimisvc.deploy.gate.settle import settle
@@ -19,6 +19,7 @@ from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.rollback import for_unit, take_unkept
 from kimisvc.deploy.status import read_status
 from kimisvc.deploy.unkept import waiting_rollbacks
+from kimisvc.deploy.wish import Checks, Reload, Wish
 from kimisvc.errors import HostError, KimisvcError
 from kimisvc.host import files
 from kimisvc.observe import standing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gate_box import SERVICE, Silent, Systemd, leave, no_server, two_generations
 
-from kimisvc.deploy.apply import Checks, Wish, apply
+from kimisvc.deploy.apply import apply
 from kimisvc.deploy.follow import Begun, follow, resume, rollbacks_before
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
@@ -21,6 +21,7 @@ from kimisvc.deploy.rollback import Restoring, for_unit, take_unkept, to_generat
 from kimisvc.deploy.tune.begun import was_begun
 from kimisvc.deploy.tune.state import Pending
 from kimisvc.deploy.unkept import keep_rollback, rollbacks_after, waiting_rollbacks
+from kimisvc.deploy.wish import Checks, Wish
 from kimisvc.errors import KimisvcError
 from kimisvc.records.proof import Proof, Verdict, VerdictKind
 

@@ -9,12 +9,13 @@ import pytest
 from gate_box import Silent, Systemd, impatient, leave, no_server, two_generations
 
 from kimisvc.cli.history_events import What, events, found
-from kimisvc.deploy.apply import Checks, Following, Reload, Wish, apply
+from kimisvc.deploy.apply import apply
 from kimisvc.deploy.gate.settle import settle
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.history import ApplyRow, History, RollbackRow, Which
 from kimisvc.deploy.rollback import Restoring, for_unit, take_unkept, to_generation
 from kimisvc.deploy.unkept import waiting_rollbacks
+from kimisvc.deploy.wish import Checks, Following, Reload, Wish
 from kimisvc.errors import KimisvcError
 from kimisvc.records.proof import VerdictKind
 

@@ -19,14 +19,16 @@ from gate_box import (
 from kimisvc.cli.apply import applied_text
 from kimisvc.cli.plan import plan_text
 from kimisvc.cli.status import status_json, status_text
-from kimisvc.deploy.apply import Checks, Following, HandEdits, Wish, apply, in_the_way, plan_of
+from kimisvc.deploy.apply import apply
 from kimisvc.deploy.at_rest import Left, ending_at_rest, ending_cut_off
 from kimisvc.deploy.generations import RESOLVED, Draft
 from kimisvc.deploy.history import Accepted, ApplyRow, RollbackRow
 from kimisvc.deploy.numbering import MANIFEST
+from kimisvc.deploy.obstacles import in_the_way
 from kimisvc.deploy.outcome import Evidence, Outcome
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.deploy.status import read_status
+from kimisvc.deploy.wish import Checks, Following, HandEdits, Wish, plan_of
 from kimisvc.errors import KimisvcError, PreflightRefusedError
 from kimisvc.profile.resolved import to_toml
 from kimisvc.records.profile import Profile, VllmSettings

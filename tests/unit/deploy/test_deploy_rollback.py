@@ -12,7 +12,6 @@ import pytest
 from gate_box import ACTIVE, GATE, ROLLBACK, SERVICE, Silent, Systemd, leave, two_generations
 
 from kimisvc.cli.rollback import _told
-from kimisvc.deploy.apply import Following
 from kimisvc.deploy.checks.host import start_folder
 from kimisvc.deploy.checks.inspection import Inspection
 from kimisvc.deploy.failure import gave_up, reason
@@ -22,6 +21,7 @@ from kimisvc.deploy.history import History
 from kimisvc.deploy.owed import owed
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.deploy.tune.state import Asked, Contender, Ended, TuneState, write_state
+from kimisvc.deploy.wish import Following
 from kimisvc.errors import (
     HostError,
     KimisvcError,

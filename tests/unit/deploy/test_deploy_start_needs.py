@@ -12,12 +12,12 @@ from gate_box import SERVICE, Silent, Systemd, two_generations
 from good_host import LOADED, write
 
 from kimisvc.deploy import preflight
-from kimisvc.deploy.apply import Following
 from kimisvc.deploy.checks import files
 from kimisvc.deploy.checks.secrets import secrets_problems
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.deploy.start_needs import FAULTS, Then, decided, that_end_a_start
+from kimisvc.deploy.wish import Following
 from kimisvc.errors import ExitStatus, PreflightRefusedError
 from kimisvc.host import nccl_conf
 from kimisvc.profile.resolved import to_toml

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deploy_support import Quiet, add_generation, add_start, box_at, profile
 
-from kimisvc.deploy.apply import Wish
 from kimisvc.deploy.gate.record import GateRecord
 from kimisvc.deploy.history import Accepted, ApplyRow, StartFigures, VerdictRow
 from kimisvc.deploy.history.rows import RollbackRow
@@ -46,6 +45,7 @@ from kimisvc.deploy.tune.state import (
 from kimisvc.deploy.tune.summary import outlook, proposal, summary
 from kimisvc.deploy.tune.trial import Means, follow_begun, judge
 from kimisvc.deploy.tune.watch import watch
+from kimisvc.deploy.wish import Wish
 from kimisvc.errors import HostError, KimisvcError, LockedError, ProfileRefusedError
 from kimisvc.host import files
 from kimisvc.measure.comparison import Difference, StartFigure, compare

@@ -13,13 +13,13 @@ from deploy_support import Quiet, add_generation, add_start, box_at, profile
 
 from kimisvc.cli import doors
 from kimisvc.cli.tune_output import tune_json
-from kimisvc.deploy.apply import Wish
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.tune import trial as tune_trial
 from kimisvc.deploy.tune.state import Asked, Contender, Pending, TuneState, read_state, write_state
 from kimisvc.deploy.tune.summary import summary
 from kimisvc.deploy.tune.trial import Means, carry_out, follow_begun
+from kimisvc.deploy.wish import Wish
 from kimisvc.errors import HostError, LeftAtWorkError
 from kimisvc.measure.gate_rule import decide
 from kimisvc.profile.resolved import to_toml

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deploy_support import add_generation, box_at, profile
 
-from kimisvc.deploy.apply import Wish
 from kimisvc.deploy.generations import Draft
 from kimisvc.deploy.tune import leave as tune_leave
 from kimisvc.deploy.tune import plan as tune_plan
@@ -28,6 +27,7 @@ from kimisvc.deploy.tune.state import (
 from kimisvc.deploy.tune.summary import summary
 from kimisvc.deploy.tune.trial import Means
 from kimisvc.deploy.tune.world import World
+from kimisvc.deploy.wish import Wish
 from kimisvc.errors import HostError
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.resolved import to_toml
