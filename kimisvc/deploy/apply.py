@@ -16,19 +16,19 @@ from kimisvc.deploy.follow import Begun, Reporter, follow, gates_before, rollbac
 from kimisvc.deploy.generations import Draft, Generation
 from kimisvc.deploy.history import ApplyRow
 from kimisvc.deploy.mending import mend_history
+from kimisvc.deploy.obstacles import refuse, warn_of_rejected
 from kimisvc.deploy.outcome import Applied, Ending, Outcome
 from kimisvc.deploy.plan import Action, Plan, Standing
 from kimisvc.deploy.traffic import drain, in_use
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.unkept import take_rollbacks
+from kimisvc.deploy.wish import Checks, Following, Wish, plan_of
 from kimisvc.errors import KimisvcError, LeftAtWorkError
 from kimisvc.host import files, locks
 from kimisvc.profile.quantities import format_duration
 
 if TYPE_CHECKING:
     from kimisvc.deploy.history import VerdictRow
-from kimisvc.deploy.obstacles import refuse, warn_of_rejected
-from kimisvc.deploy.wish import Checks, Following, Wish, plan_of
 
 
 def apply(box: Box, wish: Wish, checks: Checks, reporter: Reporter) -> Applied:
