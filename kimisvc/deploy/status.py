@@ -56,14 +56,15 @@ class Status:
 
     @property
     def ready(self) -> bool | None:
-        """Whether the start that runs was seen ready by its gate; None: that is not known any more.
+        """Whether the start that runs was seen ready by its gate; None: no gate tells.
 
-        A gate that ended well says nothing of it: one that was stopped ends so too.
+        A gate that ended says nothing of it by that: one that was stopped or broke ends, too,
+        and the server goes on loading, or serves. Only one that failed the start has seen it so long.
         """
         seen = self._seen_ready
-        forgotten = self.memory is not Memory.READ  # what a gate saw that was not the last one
+        failed = self.verdict is not None and self.verdict.verdict.kind is VerdictKind.FAIL
         ended = self.service.active_state == "active" and self.gate.active_state in RESTS
-        return None if forgotten and ended and not seen and not self.gate.job else seen
+        return None if ended and not seen and not failed and not self.gate.job else seen
 
     @property
     def _seen_ready(self) -> bool:

@@ -101,6 +101,13 @@ def start_limit(scene: Scene) -> Samples:
         yield (), float(scene.files.profile.service.starts)
 
 
+def service_started(scene: Scene) -> Samples:
+    """None runs between two starts."""
+    if scene.units is not None and scene.units.service.lives:
+        began = scene.units.service.started_at
+        yield from _known(began or None)
+
+
 def is_ready(scene: Scene) -> Samples:
     """As `kimisvc status` says."""
     ready = standing.ready(scene)

@@ -77,7 +77,16 @@ FAMILIES = (
         "start_limit", "Starts that systemd tries before it gives up: `starts` of the profile.",
         facts.start_limit,
     ),
-    _gauge("ready", "1 when the start that runs was seen ready by its gate, else 0.", facts.is_ready),
+    _gauge(
+        "service_started_timestamp_seconds", "When the start that runs began; absent where none does.",
+        facts.service_started,
+    ),
+    _gauge(
+        "ready",
+        "1 when the start that runs was seen ready by its gate, else 0; "
+        "absent where its gate ended before that, stopped or broken, and so none tells.",
+        facts.is_ready,
+    ),
     _gauge(
         "load_progress_ratio", "Share of the shards that are loaded; only while loading.",
         facts.load_progress,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.gaps import Memory
 from kimisvc.deploy.past import (
     settled,
     start_of,
@@ -76,11 +75,10 @@ def ready(scene: Scene) -> bool | None:
     if scene.units is None or scene.files is None:
         return None
     units = scene.units
-    memory = Memory.READ if scene.history is not None else Memory.UNREADABLE
     told = Status(
         instance=scene.instance, current=None, accepted=None, service=units.service,
         gate=units.gate, rollback=units.rollback, progress=progress(scene), start=start(scene),
-        verdict=None, last_rollback=None, drift=(), memory=memory,
+        verdict=verdict(scene), last_rollback=None, drift=(),
     )  # fmt: skip
     return told.ready
 

@@ -13,6 +13,7 @@ from prometheus_scenes import (
     DECODE_S,
     DRIFT,
     EXPORTER_UP,
+    FAILED_ONCE,
     GATE_AT,
     GENERATION,
     GONE,
@@ -41,6 +42,7 @@ from prometheus_scenes import (
     UNKEPT,
     VLLM_UP,
     WAITING,
+    WEDGED,
     Scene,
     alerts,
     always,
@@ -55,6 +57,7 @@ from prometheus_scenes import (
     unit,
     verdict,
 )  # fmt: skip
+from prometheus_unwatched import UNWATCHED
 
 NONE = alerts()
 LOADING = {
@@ -69,7 +72,6 @@ STOPPED = {
     GATE_AT: GONE,
 }
 NO_EXPORTER = {name: GONE for name in HEALTHY if name.startswith("kimisvc_")}
-WEDGED = {**IDLE, CANARY_MEASURED: every(10, until=60), CANARY_AT: moments(10, until=60)}
 BURSTS = " ".join(["8", "0"] * 480)
 ONE_TOKEN = {TOKENS: growing(30), REQUESTS: growing(30), DECODE_S: growing(0), SPEED: GONE}
 ENDLESS = {TOKENS: always(0), REQUESTS: always(0), DECODE_S: always(0), ANSWERED: always(0)}
@@ -83,8 +85,6 @@ OF_3_TOKENS = {
     REQUESTS: growing(5.96),
     DECODE_S: growing(5.96 * 2 / 80),
 }
-FAILED_ONCE = {**WEDGED, CANARY_FAILED: at((0, 0), (70, 1))}
-
 SCENES = (
     # ------------------------------------------------------------- nothing is wrong
     Scene("healthy", fires=((5, NONE), (30, NONE), (400, NONE))),
@@ -295,6 +295,8 @@ SCENES = (
     }, ((30, alerts("VllmNotScraped", "VllmTargetDown")),)),
     Scene("no vLLM and no exporter", {**NO_EXPORTER, **NO_VLLM, EXPORTER_UP: always(0), VLLM_UP: always(0)},
           ((30, alerts("VllmTargetDown", "ExporterDown")),)),
+
+    *UNWATCHED,
 
     # ------------------------------------------------------------------------ speed
     Scene("one stream under the floor", traffic(1, 39),

@@ -47,6 +47,7 @@ LEFT = vllm("request_success_total", finished_reason="abort")
 DECODE_S = vllm("request_decode_time_seconds_sum")
 SPEED = kimi("kimisvc_decode_tokens_per_second")
 READY, STALLED = kimi("kimisvc_ready"), kimi("kimisvc_engine_stalled")
+BEGAN = kimi("kimisvc_service_started_timestamp_seconds")
 REACHABLE = kimi("kimisvc_engine_reachable")
 CANARY_FAILED = kimi("kimisvc_canary_runs_total", result="failed")
 CANARY_MEASURED = kimi("kimisvc_canary_runs_total", result="measured")
@@ -80,7 +81,10 @@ def seldom(values: str) -> str:
         first, _, count = part.partition("x")
         base, _, step = first.partition("+")
         times = range(int(count or 0) + (base != "_" or not count))
-        found += (base if base == "_" else f"{float(base) + n * float(step or 0):g}" for n in times)
+        found += (
+            base if base in ("_", "stale") else f"{float(base) + n * float(step or 0):g}"
+            for n in times
+        )
     return " ".join(f"_ {one} _ _" for one in found[::2])
 
 
@@ -95,13 +99,14 @@ def growing(by: float, start: float = 0) -> str:
 
 
 def at(*changes: tuple[float, float | None]) -> str:
-    """Given (minute, value from then on), ascending, return the values; None: no sample."""
+    """Given (minute, value from then on), ascending, return the values; None: the series is gone."""
     parts = []
     changes = tuple(change for change in changes if change[0] < HOURS * 60)
     ends = [*(minute for minute, _ in changes[1:]), HOURS * 60]
     for (begin, value), end in zip(changes, ends, strict=True):
         steps = round((end - begin) * 60 / STEP_S)
-        parts.append(f"_x{steps}" if value is None else f"{value:g}+0x{steps - 1}")
+        gone = f"stale _x{steps - 1}" if steps > 1 else "stale"
+        parts.append(gone if value is None else f"{value:g}+0x{steps - 1}")
     return " ".join(parts)
 
 
@@ -191,6 +196,7 @@ HEALTHY: Mapping[str, str] = {
     **unit("service", "active"),
     **unit("gate", "inactive"),
     **verdict((0, "PASS")),
+    BEGAN: always(-7200),
     READY: always(1),
     REACHABLE: always(1),
     STALLED: always(0),
@@ -220,6 +226,8 @@ HEALTHY: Mapping[str, str] = {
 }
 
 
+WEDGED = {**IDLE, CANARY_MEASURED: every(10, until=60), CANARY_AT: moments(10, until=60)}
+FAILED_ONCE = {**WEDGED, CANARY_FAILED: at((0, 0), (70, 1))}
 STANDING = {MOVED: always(5000), KV_CACHE: always(0.2)}
 """An engine that makes no step: nothing of what it tells changes."""
 
