@@ -218,6 +218,7 @@ def test_between_two_starts_nothing_is_said_of_the_dead_one(tmp_path: Path, betw
     of_the_start = (
         'verdict="PASS"} 1.0', "kimisvc_gate_timestamp_seconds{", 'source="gate"',
         'source="canary"', "kimisvc_canary_due_timestamp_seconds{",
+        'kimisvc_service_started_timestamp_seconds{instance="kimi"} 1000.0',
     )  # fmt: skip
     assert all(words in page(here) for words in of_the_start)
     assert here.units is not None
