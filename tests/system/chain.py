@@ -92,7 +92,7 @@ class Chain:
 
     def _scraped(self, known: Callable[[str], set[str]]) -> set[str]:
         """Have the vLLM scraped of each instance as soon as it is known, and return those."""
-        found = known("kimisvc_ready") & {*self.stages}
+        found = known("kimisvc_up") & {*self.stages}
         if found - {*self.scraped}:
             self.scraped[:] = sorted(found)
             self.targets(*found)
