@@ -210,7 +210,7 @@ def _why_not_known(found: Status) -> str:
     from kimisvc.deploy.gaps import Memory
 
     if found.memory is Memory.READ:
-        return "its gate ended before it saw that"
+        return "no gate has seen it ready"
     missing = found.memory is Memory.MISSING
     return "what history held is lost" if missing else "the history cannot be read"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.instances import begun
-from kimisvc.deploy.layout import Layout
+from kimisvc.deploy.layout import Layout, going_back
 from kimisvc.deploy.numbering import (
     MANIFEST,
     folder_name,
@@ -200,7 +200,7 @@ class Generations:
         return KimisvcError(
             "no-generation",
             f"{how}, so which generation of {name} is in force is not known",
-            hint="kimisvc apply PROFILE, or kimisvc rollback --to N, puts one in force",
+            hint=f"kimisvc apply PROFILE, or {going_back(self._layout)}, puts one in force",
         )
 
     def accepted_number(self) -> int | None:

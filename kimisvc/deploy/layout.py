@@ -111,3 +111,11 @@ class Layout:
     def installed(self, unit: str) -> Path:
         """Given a unit's name, return where it is installed."""
         return self.place.units / unit
+
+
+def going_back(layout: Layout) -> str:
+    """Given where an instance lies, return the command that puts a generation of it in force.
+
+    It names the instance: without one a command takes the only one of the box that is in order.
+    """
+    return f"kimisvc rollback --instance {layout.instance} --to N"

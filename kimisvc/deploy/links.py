@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.box import UNREAD, installed_units
 from kimisvc.deploy.gaps import lost
+from kimisvc.deploy.layout import going_back
 from kimisvc.deploy.restorable import proven
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
@@ -31,14 +32,14 @@ def no_current(box: Box) -> tuple[str, ...]:
         return (f"generation {number}, the current one, is damaged: {applying(box)}",)
     if link.is_symlink():
         where = f"{link} points at {link.readlink()}, which is no generation"
-        return (f"{where}: {applying(box)}, or kimisvc rollback --to N",)
+        return (f"{where}: {applying(box)}, or {going_back(box.layout)}",)
     if files.exists(link):
         return (f"{link} is no symlink: remove it, then {applying(box)}",)
     if count:
         beside = f"beside {count} generation{'s' if count > 1 else ''}"
         unknown = "so which of them is in force is not known"
         return (
-            f"{link} is missing {beside}, {unknown}: {applying(box)}, or kimisvc rollback --to N",
+            f"{link} is missing {beside}, {unknown}: {applying(box)}, or {going_back(box.layout)}",
         )
     if files.exists(box.layout.installed(names.service)):
         nothing = f"no generation in {box.layout.generations} tells what it is"

@@ -198,7 +198,7 @@ def test_a_gate_that_was_stopped_has_shown_nothing(box: Box, systemd: Systemd) -
     proven(box, systemd)
     systemd.service = replace(systemd.service, invocation_id="start-3")
     assert (read_status(box).ready, status_json(read_status(box))["history"]) == (None, "read")
-    assert rows(box)["ready"] == "not known: its gate ended before it saw that"
+    assert rows(box)["ready"] == "not known: no gate has seen it ready"
     assert "its gate ended without one" in rows(box)["verdict"]
     systemd.gate = replace(systemd.gate, job=7)
     assert read_status(box).ready is False  # it is about to look again
