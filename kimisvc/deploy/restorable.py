@@ -37,19 +37,30 @@ def last_proven(box: Box, current: int) -> Generation | None:
     Where its link does not name it, the one that it would name by the history; where it is
     damaged, the newest other that was proven.
     """
-    accepted = box.generations.sound_accepted()
-    if accepted is not None and box.generations.is_whole(accepted.number):
-        return accepted
     try:
-        known = proven(box)
+        if (accepted := _accepted(box)) is not None:
+            return accepted
+        whole = (number for number in proven(box) if box.generations.is_whole(number))
+        # Only one before it: to and fro between two that both fail there would be no end.
+        before = max((number for number in whole if number < current), default=None)
     except KimisvcError:
         return None  # the history is gone as well
-    whole = [number for number in known if box.generations.is_whole(number)]
-    if whole and whole[0] == known[0] and box.generations.accepted_number() is None:
-        return box.generations.get(known[0])
-    # Only one before it: to and fro between two that both fail there would be no end.
-    before = max((number for number in whole if number < current), default=None)
     return None if before is None else box.generations.get(before)
+
+
+def _accepted(box: Box) -> Generation | None:
+    """The accepted generation, if it is whole: as its link names it, or by the history where none does.
+
+    Raise KimisvcError where that cannot be read.
+    """
+    accepted = box.generations.sound_accepted()
+    if accepted is None and box.generations.accepted_number() is None:
+        newest = next(iter(proven(box)), None)
+        whole = newest is not None and box.generations.is_whole(newest)
+        return box.generations.get(newest) if newest is not None and whole else None
+    if accepted is None or not box.generations.is_whole(accepted.number):
+        return None
+    return accepted
 
 
 def proven_earlier(box: Box, current: int | None) -> Generation:
@@ -57,14 +68,10 @@ def proven_earlier(box: Box, current: int | None) -> Generation:
 
     Raise KimisvcError where there is none.
     """
-    accepted = box.generations.sound_accepted()
     if current is not None and (unfinished := unfinished_switch(box, current)) is not None:
         return unfinished
-    if (
-        accepted is not None
-        and accepted.number != current
-        and box.generations.is_whole(accepted.number)
-    ):
+    accepted = _accepted(box)
+    if accepted is not None and accepted.number != current:
         return accepted
     earlier = _proven_before(box, current or 0)
     if not earlier:
@@ -123,7 +130,7 @@ def _none_earlier(box: Box) -> KimisvcError:
         f"{forgotten}: {_FORGOTTEN}" if forgotten else said,
         hint=f"--to N takes any of them (generations on disk: {there or 'none'})"
         if forgotten
-        else "kimisvc history shows what there is; --to N takes any of them",
+        else f"kimisvc history --instance {name} shows what there is; --to N takes any of them",
     )
 
 

@@ -26,6 +26,7 @@ from kimisvc.deploy.history import Accepted, ApplyRow, RollbackRow
 from kimisvc.deploy.numbering import MANIFEST
 from kimisvc.deploy.obstacles import in_the_way
 from kimisvc.deploy.outcome import Evidence, Outcome
+from kimisvc.deploy.restorable import last_proven, proven_earlier
 from kimisvc.deploy.rollback import Restoring, for_unit, to_generation
 from kimisvc.deploy.status import read_status
 from kimisvc.deploy.wish import Checks, Following, HandEdits, Wish, plan_of
@@ -174,7 +175,7 @@ def test_a_current_that_is_missing_is_not_an_instance_that_never_was(box: Box) -
     (told,) = status_json(read_status(box))["drift"]
     assert told == (
         f"{box.layout.current} is missing beside 3 generations, so which of them is in force is"
-        " not known: kimisvc apply PROFILE, or kimisvc rollback --to N"
+        " not known: kimisvc apply PROFILE, or kimisvc rollback --instance kimi --to N"
     )
     said = rows(box)
     assert said["unit"].startswith("active (running)")
@@ -202,7 +203,7 @@ def test_a_current_that_leads_elsewhere_is_named_and_is_no_generation_none(box: 
     assert told == (
         (
             f"{box.layout.current} points at /etc, which is no generation: kimisvc apply PROFILE,"
-            " or kimisvc rollback --to N"
+            " or kimisvc rollback --instance kimi --to N"
         ),
     )
     assert "None" not in status_text(read_status(box), box)
@@ -267,6 +268,28 @@ def test_without_the_link_what_was_accepted_is_gone_back_to_by_history(
     assert box.generations.current_number() == (to or 3)
     restored = box.generations.get(to or 3).units()[0].text
     assert box.layout.installed(SERVICE).read_text() == restored
+
+
+@pytest.mark.parametrize("link", ["there", "gone"])
+@pytest.mark.parametrize("newest", [1, 2])
+def test_the_unit_and_an_operator_go_back_to_the_same_one(box: Box, newest: int, link: str) -> None:
+    """That of the newest proof, whatever its number; a link that is lost changes nothing."""
+    prove(box, *{1: (2, 1), 2: (1, 2)}[newest])
+    prove(box, 3, kind=VerdictKind.FAIL)
+    box.generations.accept(box.generations.get(newest))
+    if link == "gone":
+        box.layout.accepted.unlink()
+    by_unit = last_proven(box, 3)
+    assert by_unit is not None
+    assert (by_unit.number, proven_earlier(box, 3).number) == (newest, newest)
+
+
+def test_what_mends_an_instance_names_it(box: Box) -> None:
+    """Without a name a command takes the only instance that is in order, which is another one."""
+    box.layout.current.unlink()
+    command = "kimisvc rollback --instance kimi --to N"
+    assert command in " ".join(read_status(box).drift)
+    assert command in box.generations.no_current().hint
 
 
 def why_kept(box: Box, systemd: Systemd) -> str:
@@ -402,7 +425,7 @@ def test_where_nobody_knows_what_is_in_force_a_strange_unit_is_not_called_edited
     assert (
         read_status(box)
         .drift[0]
-        .endswith(": kimisvc apply --overwrite PROFILE, or kimisvc rollback --to N")
+        .endswith(": kimisvc apply --overwrite PROFILE, or kimisvc rollback --instance kimi --to N")
     )
 
 
