@@ -106,6 +106,8 @@ def _files_view(layout: Layout, told: _Told) -> FilesView:
     box = Box(layout, cast("Systemd", told))
     current = box.generations.current()
     if current is None:
+        if box.generations.numbers():
+            raise box.generations.no_current()
         return FilesView()
     accepted = box.generations.accepted()
     return FilesView(

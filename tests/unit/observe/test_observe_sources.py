@@ -77,6 +77,19 @@ def test_files_before_the_first_apply(layout: Layout) -> None:
     assert FilesReader(layout, nothing_said).read() == FilesView()
 
 
+def test_a_lost_link_is_not_an_instance_that_was_never_applied(layout: Layout) -> None:
+    generation(layout)
+    reader = FilesReader(layout, nothing_said)
+    reader.read()
+    target = layout.current.readlink()
+    layout.current.unlink()
+    for _ in range(2):
+        with pytest.raises(KimisvcError, match="is missing, so which generation"):
+            reader.read()
+    layout.current.symlink_to(target)
+    assert reader.read().current is not None
+
+
 def test_files_of_a_generation(layout: Layout) -> None:
     generation(layout)
     view = FilesReader(layout, nothing_said).read()
