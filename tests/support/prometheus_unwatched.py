@@ -72,6 +72,9 @@ UNWATCHED = (
         **UNSEEN_LOAD, VLLM_UP: at((0, 1), (20, 0), (40, 1), (50, 0)),
         REACHABLE: at((0, 1), (20.5, 0), (40, 1), (50, 0)),
     }, ((49, alerts("GateStale")), (51, alerts("GateStale")), (53, alerts("GateStale", "VllmTargetDown")))),
+    Scene("its gate was stopped, it served for a while, and hangs, where Prometheus does not ask it", {
+        **UNSEEN_LOAD, VLLM_UP: GONE, REACHABLE: at((0, 1), (20.5, 0), (40, 1), (50, 0)),
+    }, ((49, alerts("GateStale")), (51, alerts("GateStale")), (55, alerts("GateStale", "VllmTargetDown")))),
     Scene("its gate was stopped, and the exporter sees a stall", {
         **UNSEEN_START, STALLED: at((0, 0), (20, 1)), SPEED: GONE,
     }, ((20.5, alerts("GateStale")), (22, alerts("GateStale", "EngineStalled")))),
