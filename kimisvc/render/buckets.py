@@ -117,8 +117,8 @@ def candidates(
 ) -> tuple[Profile, ...]:
     """Given a profile and the text of the service unit in force, return what may be wanted, best first.
 
-    Where a load is paid anyway, nothing is spared by keeping old bounds. The profile itself is
-    among them: vLLM then has its own buckets, or those that the profile names.
+    Where a load is paid anyway, nothing is spared by keeping old bounds. Else the profile itself
+    is among them, too: vLLM then has its own buckets, or those that the profile names.
     """
     if takes is Taking.NO or _asks_itself(profile):
         return (profile,)
