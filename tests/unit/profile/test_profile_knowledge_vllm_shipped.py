@@ -105,7 +105,7 @@ def test_what_is_of_another_form_is_no_knowledge(told: object) -> None:
         ("dtype", "auto", Risk.SAFE),
         ("dtype", "float32", Risk.SAFE),
         ("dtype", "float16", Risk.SAFE_ISH),
-        ("dtype", "bfloat16", Risk.SAFE_ISH),
+        ("dtype", "bfloat16", Risk.SAFE),
         ("chat-template", "/t.jinja", Risk.SAFE_ISH),
         ("gpu-memory-utilization", "much", Risk.SAFE_ISH),
         ("additional-config", "{}", Risk.SAFE_ISH),
