@@ -66,10 +66,10 @@ def apply(  # noqa: PLR0913, PLR0917 - click gives each option as an argument of
     from kimisvc.profile.resolved import to_toml
     from kimisvc.render.buckets import Load
 
-    if not dry_run:
-        doors.need_root("apply")
     found = doors.checked(profile)
     wanted = usable(found)
+    if not dry_run:
+        doors.need_root("apply")  # a bad profile is told to others, too
     wish = Wish(
         profile=wanted,
         written=found.text,
