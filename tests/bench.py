@@ -226,7 +226,7 @@ def agreement(box: Box) -> None:
             f"probe of the real vLLM on this CPU, {TURNS} turns: {probe:.2f} tok/s; {what}"
             f" {other:.2f} tok/s: {off:.2f} % apart, aim {aim:g} %: {'missed' if off > aim else 'met'}\n"
         )
-    stage.stop()
+    stage.leave()
 
 
 def beyond_requests(stage: Stage, box: Box) -> float:
@@ -263,7 +263,9 @@ def main() -> None:
     box.start()
     try:
         set_the_stage(box)
-        commands_inside(Stage(box, "bench"), box)
+        stage = Stage(box, "bench")
+        commands_inside(stage, box)
+        stage.leave()  # the exporter is measured with its own instances alone
         reason = why_not("vllm")
         if reason:
             sys.stdout.write(f"left out: the probe against the real vLLM: {reason}\n")

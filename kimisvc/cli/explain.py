@@ -102,8 +102,8 @@ def explain_text(
         lines += ["", f"[{table}]" if table else "top of the file"]
         for row in members:
             lines += _setting_lines(row, depth)
-    left = [row for row in rows if row not in ours]
-    if left:
+    if depth is Depth.NAMED:
+        left = [row for row in rows if row.origin is Origin.VLLM]
         lines += [
             "",
             f"left to vLLM ({Origin.VLLM.value}; kimisvc explain --all says what each does)",

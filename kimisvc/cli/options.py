@@ -43,7 +43,7 @@ def answering_json(text: str) -> Callable[[Callable[..., Result]], Callable[...,
                 return command(*args, **values)
             except (click.ClickException, click.Abort, BrokenPipeError):
                 raise  # a wrong call, a question answered with no, a reader who has gone
-            except Exception as error:
+            except Exception as error:  # told to the program that asked, and raised again
                 if values["form"] is Form.JSON:
                     with contextlib.suppress(OSError):  # stdout may be what failed
                         emit_json(error_json(_told(error)))
