@@ -187,31 +187,51 @@ name = "agreement"
 [probe]
 prompt_tokens = 64
 max_tokens = 128
-min_runs = 4
-max_runs = 4
+min_runs = 8
+max_runs = 8
 """
 """So many runs, whatever their spread, and as long as those of vLLM's own benchmark."""
-LOADER = ("--concurrency", "1", "--input-tokens", "64", "--output-tokens", "128", "--requests", "4")
-TURNS = 6
+LOADER = ("--concurrency", "1", "--input-tokens", "64", "--output-tokens", "128", "--requests", "8")
+TURNS = 8
 AGREE_ENGINE, AGREE_LOADER = 0.5, 1.0
+COUNTERS = ("request_generation_tokens_sum", "request_decode_time_seconds_count",
+            "request_decode_time_seconds_sum")  # fmt: skip
+
+
+def engine_counters(box: Box, stage: Stage) -> list[float]:
+    """Return what the real vLLM has counted: tokens, requests, and seconds that it decoded."""
+    page = box.run("curl", "-sf", f"http://127.0.0.1:{stage.port}/metrics").stdout
+    values = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("vllm:"))
+    return [
+        sum(float(value) for name, value in values.items() if name.startswith(f"vllm:{counter}{{"))
+        for counter in COUNTERS
+    ]
 
 
 def agreement(box: Box) -> None:
     """Hold the probe against the real vLLM's counters and against `vllm bench serve`, in turn.
 
     Other work on the machine moves a processor's speed by more than the two
-    differ, so that several turns are compared, each with all its seconds.
+    differ, so that several turns are compared, each with all its seconds. How far
+    vLLM's own benchmark is from the counters over its own requests tells whether a
+    distance of the two is in the counting or in the machine.
     """
     stage = Stage(box, "kimi", port=8000)
     box.write("/etc/agreement.toml", SAME_LENGTHS)
     # Cold, and on a busy machine, its load takes minutes.
     box.run("kimisvc", "apply", "/etc/agreement.toml", timeout=600.0)
-    probes, engines, loads = [], [], []
+    probes, engines, loads, engines_under_load = [], [], [], []
     for turn in range(TURNS):
         for which in ("probe", "load") if turn % 2 else ("load", "probe"):
             if which == "load":
+                before = engine_counters(box, stage)
                 done = box.run("kimisvc", "bench", *LOADER, "--json", timeout=300.0)
                 loads.append(1000 / json.loads(done.stdout)["benches"][0]["mean_tpot_ms"])
+                tokens, requests, seconds = (
+                    after - was
+                    for was, after in zip(before, engine_counters(box, stage), strict=True)
+                )
+                engines_under_load.append((tokens - requests) / seconds)  # the first is the TTFT's
                 continue
             told = json.loads(box.run("kimisvc", "probe", "--json", timeout=300.0).stdout)
             probes.append(together([run["decode_tok_s"] for run in told["runs"]]))
@@ -226,6 +246,10 @@ def agreement(box: Box) -> None:
             f"probe of the real vLLM on this CPU, {TURNS} turns: {probe:.2f} tok/s; {what}"
             f" {other:.2f} tok/s: {off:.2f} % apart, aim {aim:g} %: {'missed' if off > aim else 'met'}\n"
         )
+    own = percent_apart(load, together(engines_under_load))
+    sys.stdout.write(
+        f"vllm bench serve and the counters over its own requests: {own:.2f} % apart\n"
+    )
     stage.leave()
 
 
