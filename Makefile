@@ -27,12 +27,12 @@ endif
 
 test: ## all tests; without root the unit tests alone
 ifeq ($(ROOT),)
-	@packaging/setup apt dev
+	@packaging/setup apt tools dev
 	@$(PYTEST) -m "not system and not vllm"
 	@echo "make test: left out: the tests on a real systemd and with the real vLLM:"
 	@echo "  they boot a container, which needs root. All of them: sudo make test"
 else
-	@packaging/setup apt dev demo vllm model
+	@packaging/setup apt tools dev demo vllm model
 	@packaging/sandbox purge
 	@$(PYTEST)
 endif
