@@ -41,8 +41,8 @@ def plan_text(plan: Plan, before: Profile | None, wanted: Profile, service: Unit
             lines += [f"{unit.name}: {unit.change.value}", unit.diff.rstrip("\n")]
     for edit in plan.hand_edits:
         if edit.diff:
-            lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite:")
-            lines.append(edit.diff)
+            # The edit itself stands in the difference above, and in what apply refuses with.
+            lines.append(f"{edit.unit} was edited by hand; apply refuses unless --overwrite")
         else:
             lines.append(
                 f"{edit.unit}: no current generation tells whether kimisvc wrote it so; apply"

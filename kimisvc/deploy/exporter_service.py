@@ -57,5 +57,6 @@ def _refuse_edits(place: Installation) -> None:
         raise KimisvcError(
             "edited-by-hand",
             f"{path} was edited by hand; kimisvc does not overwrite that",
-            hint=f"keep the edit in a drop-in (systemctl edit {NAME}) and remove the file",
+            hint=f"to keep the edit, put it into a drop-in first (systemctl edit {NAME}); then remove the"
+            " file",
         )

@@ -79,8 +79,8 @@ def _about_edit(box: Box, edit: HandEdit) -> str:
         )
     return (
         f"was edited by hand; kimisvc does not overwrite that:\n{edit.diff}\n"
-        f"keep the edit in a drop-in (systemctl edit {edit.unit}), or say --overwrite"
-        " (a copy is kept)"
+        f"to keep the edit, put it into a drop-in first (systemctl edit {edit.unit}); then say"
+        " --overwrite (a copy is kept)"
     )
 
 
