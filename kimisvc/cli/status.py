@@ -139,6 +139,8 @@ def status_text(found: Status, box: Box) -> str:
     if found.current is not None:
         rows.append(("profile", f"{found.current.profile} ({_source(found.current)})"))
         rows.append(("generation", f"{found.current.number}, {_standing(found)}"))
+    elif found.accepted is not None:
+        rows.append(("accepted", f"{found.accepted.label}, {_source(found.accepted)}"))
     rows.append(("unit", _unit_words(found, box)))
     rows.append(("ready", _ready_words(found)))
     rows += _proof_rows(found)
@@ -146,7 +148,7 @@ def status_text(found: Status, box: Box) -> str:
         rows.append(("at work", found.at_work.words))
     if unfinished(box.layout):
         halted = stopped(box)
-        under_way = "under way: kimisvc tune --status shows it"
+        under_way = f"under way: kimisvc tune --status --instance {found.instance} shows it"
         stands = f"not at its end, and {halted.words}: {halted.hint}" if halted else under_way
         rows.append(("search", stands))
     rows += [("drift", line) for line in found.drift]

@@ -190,7 +190,8 @@ class Generations:
     def no_current(self) -> KimisvcError:
         """Return the error of who needs a current generation where `current` names none."""
         name, link = self._layout.instance, self._layout.current
-        if not files.exists(link) and not self.numbers():
+        service = self._layout.installed(self._layout.units.service)
+        if not (files.exists(link) or files.exists(service) or self.numbers()):
             return KimisvcError("no-generation", f"{name} was never applied")
         how = f"{link} is missing"
         try:

@@ -26,11 +26,14 @@ def installed(place: Installation) -> tuple[str, ...]:
 
 
 def begun(place: Installation) -> tuple[str, ...]:
-    """Given a place, return the instances that were at least applied once, sorted. Raise as `installed`."""
+    """Given a place, return the instances that were at least applied once, sorted. Raise as `installed`.
+
+    One whose generations were lost is among them for as long as its unit is installed.
+    """
     return tuple(
         one.instance
         for one in _layouts(place)
-        if _is_there(one.current) or _is_there(one.generations)
+        if any(map(_is_there, (one.current, one.generations, one.installed(one.units.service))))
     )
 
 

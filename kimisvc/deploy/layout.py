@@ -113,9 +113,10 @@ class Layout:
         return self.place.units / unit
 
 
-def going_back(layout: Layout) -> str:
+def going_back(layout: Layout, to: int | None = None) -> str:
     """Given where an instance lies, return the command that puts a generation of it in force.
 
     It names the instance: without one a command takes the only one of the box that is in order.
+    `to` None: which generation is left to who reads it.
     """
-    return f"kimisvc rollback --instance {layout.instance} --to N"
+    return f"kimisvc rollback --instance {layout.instance} --to {'N' if to is None else to}"

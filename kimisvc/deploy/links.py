@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.box import UNREAD, installed_units
 from kimisvc.deploy.gaps import lost
 from kimisvc.deploy.layout import going_back
-from kimisvc.deploy.restorable import proven
+from kimisvc.deploy.restorable import proven, proven_earlier
 from kimisvc.errors import KimisvcError
 from kimisvc.host import files
 from kimisvc.records.units import UnitFile
@@ -32,19 +32,27 @@ def no_current(box: Box) -> tuple[str, ...]:
         return (f"generation {number}, the current one, is damaged: {applying(box)}",)
     if link.is_symlink():
         where = f"{link} points at {link.readlink()}, which is no generation"
-        return (f"{where}: {applying(box)}, or {going_back(box.layout)}",)
+        return (f"{where}: {applying(box)}, or {_going_back(box)}",)
     if files.exists(link):
         return (f"{link} is no symlink: remove it, then {applying(box)}",)
+    beside = f"{count} generation{'s' if count > 1 else ''}"
+    if not files.exists(box.layout.installed(names.service)):
+        begun = f"{beside} written, and none put in force: {names.service} is not installed"
+        return (f"{begun}: {applying(box)}",) if count else ()
     if count:
-        beside = f"beside {count} generation{'s' if count > 1 else ''}"
-        unknown = "so which of them is in force is not known"
-        return (
-            f"{link} is missing {beside}, {unknown}: {applying(box)}, or {going_back(box.layout)}",
-        )
-    if files.exists(box.layout.installed(names.service)):
-        nothing = f"no generation in {box.layout.generations} tells what it is"
-        return (f"{names.service} is installed, and {nothing}: {applying(box)}",)
-    return ()
+        unknown = f"{link} is missing beside {beside}, so which of them is in force is not known"
+        return (f"{unknown}: {applying(box)}, or {_going_back(box)}",)
+    nothing = f"no generation in {box.layout.generations} tells what it is"
+    return (f"{names.service} is installed, and {nothing}: {applying(box)}",)
+
+
+def _going_back(box: Box) -> str:
+    """The command that puts a generation in force, and which: the last accepted one where that is known."""
+    try:
+        number = proven_earlier(box, None).number
+    except KimisvcError:
+        return going_back(box.layout)
+    return f"{going_back(box.layout, number)} (the last accepted one)"
 
 
 def applying(box: Box) -> str:

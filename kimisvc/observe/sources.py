@@ -106,7 +106,8 @@ def _files_view(layout: Layout, told: _Told) -> FilesView:
     box = Box(layout, cast("Systemd", told))
     current = box.generations.current()
     if current is None:
-        if box.generations.numbers():
+        # Without a unit nothing is in force: an apply broke before its switch, or all was removed.
+        if files.exists(layout.installed(layout.units.service)):
             raise box.generations.no_current()
         return FilesView()
     accepted = box.generations.accepted()

@@ -27,7 +27,7 @@ class Troubles:
 
 
 def words_of(error: Exception) -> str:
-    """Given what a reading raised, return what the journal says of it."""
+    """Given what a reading raised, return what the journal says of it, with what mends it."""
     if isinstance(error, KimisvcError):
-        return error.message
+        return f"{error.message}; {error.hint}" if error.hint else error.message
     return f"unexpected {type(error).__name__}: {error}"

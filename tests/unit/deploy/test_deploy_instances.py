@@ -32,6 +32,12 @@ def test_a_file_beside_them_is_no_instance_and_no_error(place: Installation) -> 
     assert begun(place) == ("glm", "kimi")
 
 
+def test_one_whose_generations_are_lost_is_there_while_its_unit_is(place: Installation) -> None:
+    place.units.mkdir()
+    (place.units / "kimisvc-tried.service").touch()
+    assert begun(place) == ("glm", "kimi", "tried")
+
+
 def test_a_folder_that_is_closed_is_passed_by(
     place: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

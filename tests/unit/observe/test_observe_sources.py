@@ -90,6 +90,25 @@ def test_a_lost_link_is_not_an_instance_that_was_never_applied(layout: Layout) -
     assert reader.read().current is not None
 
 
+@pytest.mark.parametrize("unit", ["installed", "gone"])
+@pytest.mark.parametrize("generations", ["there", "lost"])
+def test_somebody_is_woken_where_a_unit_is_installed_and_nothing_names_it(
+    layout: Layout, unit: str, generations: str
+) -> None:
+    """And only there: an apply that broke before its switch put nothing in force."""
+    generation(layout)
+    layout.current.unlink()
+    if generations == "lost":
+        layout.generations.rename(layout.state / "lost")
+    reader = FilesReader(layout, nothing_said)
+    if unit == "installed":
+        with pytest.raises(KimisvcError, match="is missing, so which generation"):
+            reader.read()
+        return
+    layout.installed(layout.units.service).unlink()
+    assert reader.read() == FilesView()
+
+
 def test_files_of_a_generation(layout: Layout) -> None:
     generation(layout)
     view = FilesReader(layout, nothing_said).read()
