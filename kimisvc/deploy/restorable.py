@@ -35,14 +35,14 @@ def last_proven(box: Box, current: int) -> Generation | None:
     """Given the current generation, return the last accepted one; None: there is none to go back to.
 
     Where its link does not name it, the one that it would name by the history; where it is
-    damaged, the newest other that was proven.
+    damaged, that of the newest proof among those numbered below the current one.
     """
     try:
         if (accepted := _accepted(box)) is not None:
             return accepted
         whole = (number for number in proven(box) if box.generations.is_whole(number))
-        # Only one before it: to and fro between two that both fail there would be no end.
-        before = max((number for number in whole if number < current), default=None)
+        # Only one below it: to and fro between two that both fail there would be no end.
+        before = next((number for number in whole if number < current), None)
     except KimisvcError:
         return None  # the history is gone as well
     return None if before is None else box.generations.get(before)
@@ -135,7 +135,10 @@ def _none_earlier(box: Box) -> KimisvcError:
 
 
 def _proven_before(box: Box, here: int) -> list[int]:
-    """The other generations that were proven and are whole: those after `here` first, then newest last."""
-    known = set(proven(box)) - {here}
-    whole = sorted(number for number in known if box.generations.is_whole(number))
+    """The other generations that were proven and are whole, the one to take last.
+
+    Those numbered above `here` come first, and of each the one of the newest proof last.
+    """
+    known = (number for number in reversed(proven(box)) if number != here)
+    whole = [number for number in known if box.generations.is_whole(number)]
     return [n for n in whole if n > here] + [n for n in whole if n < here]
