@@ -181,7 +181,8 @@ def _begin(wanted: tuple[tuple[str, ...], Asked], do: Do, then: _Then, form: For
         begin(box, asked, tried, _unit(box))
         click.echo(f"kimisvc: {said}", err=True)
         if then is _Then.LEAVE:
-            click.echo("kimisvc: watch it with: kimisvc tune --follow", err=True)
+            follow = f"kimisvc tune --follow --instance {box.layout.instance}"
+            click.echo(f"kimisvc: watch it with: {follow}", err=True)
             return _status(box, form)
         return _follow(box, form)
 

@@ -104,7 +104,7 @@ def ending_at_rest(seen: Evidence, left: Left) -> Ending:
     if left.current != seen.generation and not _is_restored(seen, left.current):
         why = f"generation {left.current} was applied since, in the place of {seen.generation}"
         if left.current is None:
-            why = "which generation is in force is not known any more: see kimisvc status"
+            why = f"which generation of {seen.service.name} is in force is not known any more"
         return Ending(Outcome.SUPERSEDED, why)
     judged = left.judged if seen.service.invocation_id != seen.ended else None
     if judged is not None and judged.kind is VerdictKind.FAIL:

@@ -216,7 +216,7 @@ def _need_two(base: Side, other: Side) -> None:
         raise KimisvcError(
             "same-speed-settings",
             f"{base.asked} and {other.asked} differ in {in_what}: the same starts speak for both",
-            hint="there is nothing to compare; kimisvc history shows the starts",
+            hint="there is nothing to compare; kimisvc history --instance NAME shows the starts",
         )
 
 

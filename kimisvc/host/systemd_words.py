@@ -19,7 +19,7 @@ _AWAY_KINDS = ("DBusNoReplyError", "DBusServiceUnknownError", "DBusNameHasNoOwne
 _DENIED = ("AccessDenied", "InteractiveAuthorizationRequired", "AuthFailed")
 _ROWS = {
     # part of the error's name: our code, hint
-    "NoSuchUnit": ("no-such-unit", "has it been applied on this box? (kimisvc status)"),
+    "NoSuchUnit": ("no-such-unit", "has it been applied on this box? (kimisvc profiles)"),
     "UnitMasked": ("unit-masked", "somebody masked it; undo that with: systemctl unmask UNIT"),
     "LoadFailed": ("unit-broken", "see: systemctl status UNIT"),
     "BadUnitSetting": ("unit-broken", "see: systemd-analyze verify UNIT"),

@@ -167,7 +167,8 @@ def cancel(box: Box) -> TuneState | None:
         if state is not None and state.ended is None:
             begun = left_to_its_gate(box, state.pending) if state.pending else None
             trials = (*state.trials, begun) if begun else state.trials
-            left = "what runs is left to its gate: kimisvc status --follow"
+            watch = f"kimisvc status --follow --instance {box.layout.instance}"
+            left = f"what runs is left to its gate: {watch}"
             ended = Ended(box.now(), CANCELLED, "", left, int(ExitStatus.FAILED))
             state = replace(state, trials=trials, pending=None).saying(box.now(), CANCELLED)
             state = _kept(box, state, ended)

@@ -171,7 +171,8 @@ def read_state(layout: Layout) -> TuneState | None:
         raise KimisvcError(
             "tune-damaged",
             f"{layout.tune}: {error}",
-            hint="remove it with: kimisvc tune --cancel; history and generations are not touched",
+            hint=f"remove it with: kimisvc tune --cancel --instance {layout.instance};"
+            " history and generations are not touched",
         ) from error
 
 

@@ -520,7 +520,10 @@ def test_a_search_is_cancelled_on_a_full_disk_and_stands_in_nobodys_way(
     assert state is not None
     assert (state.ended is not None, state.trials[-1].outcome) == (True, "started")
     said = summary(state)
-    assert "what runs is left to its gate: kimisvc status --follow; this summary is all" in said
+    assert (
+        "what runs is left to its gate: kimisvc status --follow --instance kimi; this summary is all"
+        in said
+    )
     assert f"could not be kept: {box.layout.tune}: No space left on device" in said
     refuse_meanwhile(box)
     assert (read_state(box.layout), box.layout.installed(NAME).exists()) == (None, False)
