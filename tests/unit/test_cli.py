@@ -173,6 +173,18 @@ def test_a_refusal_in_json(capsys: pytest.CaptureFixture[str], profile: Path) ->
     assert answer["problems"]
 
 
+def test_others_than_root_hear_what_is_wrong_with_a_profile_before_they_need_root(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, profile: Path
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    status, _, err = call(capsys, "apply", str(profile))
+    assert (status, "apply needs root" in err) == (1, True)
+    profile.write_text("schema = 1\nnmae = 'x'\n")
+    status, _, err = call(capsys, "apply", str(profile))
+    assert (status, "needs root" in err) == (3, False)
+    assert f"{profile}:2: nmae" in err
+
+
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in FOR_UNITS])
 def test_a_program_gets_json_whatever_goes_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
