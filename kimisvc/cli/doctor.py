@@ -30,9 +30,11 @@ def doctor(profile: str | None, form: Form) -> int:
     """Look at this host: systemd, GPUs and what connects them, and whether PROFILE would run.
 
     With PROFILE, or for what is applied, every check of the host that apply
-    makes before it changes anything, and what systemd says of the units;
-    what none of them could see is "not looked at". Changes nothing. Exit
-    status 0: all in order, or only warnings; 7: something stands in the way.
+    makes before it changes anything, and what systemd says of the units.
+    "not looked at": a check could not see what it is for, as a rule because
+    only root can. "not asked for": PROFILE asks for nothing of the kind.
+    Neither is in the way. Changes nothing. Exit status 0: all in order, or
+    only warnings; 7: something stands in the way.
     """
     from kimisvc.deploy.checks.inspection import Inspection
     from kimisvc.deploy.preflight import examine

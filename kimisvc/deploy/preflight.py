@@ -81,11 +81,12 @@ def preflight(
 
 
 def _found(name: str, told: tuple[Problem | Unseen, ...]) -> Finding:
-    """What is in the way is told, whatever else could not be seen."""
+    """What is in the way is told, whatever else could not be seen; that, whatever was not asked for."""
     problems = tuple(one for one in told if isinstance(one, Problem))
-    unseen = [one.why for one in told if isinstance(one, Unseen)]
-    if unseen and not problems:
-        return Finding(name, (), "; ".join(unseen), Looked.NO)
+    for looked in (Looked.NO, Looked.NOT_ASKED):
+        why = [one.why for one in told if isinstance(one, Unseen) and one.looked is looked]
+        if why and not problems:
+            return Finding(name, (), "; ".join(why), looked)
     return Finding(name, problems)
 
 

@@ -47,9 +47,16 @@ class Host:
         return [one for one in told if isinstance(one, Problem)]
 
     def unseen(self, check: str) -> str:
-        """Why a check looked at nothing; empty where it looked."""
+        """Why a check could not see what it is for; empty where it could, or need not."""
+        return self._why(check, Looked.NO)
+
+    def not_asked(self, check: str) -> str:
+        """What the profile does not ask for, so that a check looked at nothing; empty where it does."""
+        return self._why(check, Looked.NOT_ASKED)
+
+    def _why(self, check: str, looked: Looked) -> str:
         (found,) = (one for one in examine(self.inspected()) if one.check == check)
-        return found.said if found.looked is Looked.NO else ""
+        return found.said if found.looked is looked else ""
 
     def error(self, check: str) -> str:
         """The one error of a check."""

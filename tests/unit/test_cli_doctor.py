@@ -12,7 +12,7 @@ from kimisvc.cli import doctor as command
 from kimisvc.cli import doors
 from kimisvc.cli.main import main
 from kimisvc.deploy import verify
-from kimisvc.deploy.checks.inspection import Finding, warning
+from kimisvc.deploy.checks.inspection import Finding, Looked, warning
 from kimisvc.deploy.preflight import CHECKS
 from kimisvc.errors import HostError
 from kimisvc.host import gpu, pci
@@ -79,6 +79,15 @@ def test_a_profile_that_would_not_run(capsys: pytest.CaptureFixture[str], profil
 
 
 @pytest.mark.usefixtures("box")
+def test_each_word_for_what_was_not_looked_at_is_explained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, told = call(capsys, "--help")
+    told = " ".join(told.split())  # as wide as the terminal that reads it
+    assert all(f'"{word.value}"' in told for word in Looked if word is not Looked.YES)
+
+
+@pytest.mark.usefixtures("box")
 def test_what_systemd_says_of_the_units_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
@@ -121,10 +130,11 @@ def test_without_nvml_it_says_so_and_goes_on(
     assert answer["box"]["GPUs"].startswith("none: Driver Not Loaded: load it with modprobe nvidia")
     assert len(answer["checks"]) == len(CHECKS) + 2
     looked = {one["check"]: one["looked"] for one in answer["checks"]}
-    unseen = ("vLLM version", "model files", "driver", "GPU nodes", "GPU link")
-    assert {looked[name] for name in unseen} == {"not looked at"}
-    assert looked["port"] == "looked at"
+    unasked = ("vLLM version", "driver", "GPU nodes", "GPU link")
+    assert {looked[name] for name in unasked} == {"not asked for"}
+    assert (looked["model files"], looked["port"]) == ("not looked at", "looked at")
     _, out = call(capsys, profile)
+    assert "not asked for  driver         the profile asks for no GPUs" in out
     assert "not looked at  model files    there is no /nowhere/model" in out
     assert not any(line.startswith("ok") and "GPU" in line for line in out.splitlines())
 

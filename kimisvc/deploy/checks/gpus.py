@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, VISIBLE, Unseen, few, warning
+from kimisvc.deploy.checks.inspection import (
+    NO_GPUS_WANTED,
+    VISIBLE,
+    Unseen,
+    few,
+    not_asked,
+    warning,
+)
 from kimisvc.host import gpu, hidden, nvidia_driver, pci, processes, reach
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records.problems import Problem
@@ -156,6 +163,9 @@ def link(about: Inspection) -> Iterator[Problem | Unseen]:
     chosen = {one.index for one in about.gpus()}
     if isinstance(about.survey, gpu.NoGpus) or not chosen:
         yield _none_shown(about)
+        return
+    if wanted is Link.ANY:
+        yield not_asked("the profile takes any link between GPUs")
         return
     pairs = [p for p in about.survey.pairs if {p.first, p.second} <= chosen]
     if untold := [f"{p.first}-{p.second}" for p in pairs if p.nvlink is None]:

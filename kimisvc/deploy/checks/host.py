@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import Unseen, warning
+from kimisvc.deploy.checks.inspection import Unseen, not_asked, warning
 from kimisvc.deploy.generations import Generations
 from kimisvc.deploy.instances import installed
 from kimisvc.deploy.layout import Layout
@@ -79,7 +79,7 @@ def start_folder(about: Inspection) -> Iterator[Problem | Unseen]:
     """
     named = about.profile.service.working_directory
     if not named:
-        yield Unseen("the profile names no folder to start in")
+        yield not_asked("the profile names no folder to start in")
         return
     folder = Path(named)
     why = _no_start_in(about, folder)

@@ -27,20 +27,34 @@ BY_ADDRESS = "PCI_BUS_ID"
 
 
 class Looked(Enum):
-    """Whether a check could look at what it is for; what it did not see, nobody can call in order."""
+    """Whether a check looked at what it is for; what it did not see, nobody can call in order.
+
+    NOT_ASKED: the profile asks for nothing of the kind, so there is nothing to be found out.
+    """
 
     YES = "looked at"
     NO = "not looked at"
+    NOT_ASKED = "not asked for"
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """What a check yields in place of problems where there is nothing it could look at, and why."""
+    """What a check yields in place of problems where it looked at nothing, and why.
+
+    `looked` is NO where it could not see what may be wrong all the same, NOT_ASKED where the
+    reason lies in the profile, and whoever sees more would find nothing to look at either.
+    """
 
     why: str
+    looked: Looked = Looked.NO
 
 
-NO_GPUS_WANTED = Unseen("the profile asks for no GPUs")
+def not_asked(why: str) -> Unseen:
+    """Given what the profile does not ask for, in words, return that there was nothing to look at."""
+    return Unseen(why, Looked.NOT_ASKED)
+
+
+NO_GPUS_WANTED = not_asked("the profile asks for no GPUs")
 
 
 @dataclass(frozen=True, slots=True)

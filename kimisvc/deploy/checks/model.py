@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks import hub
-from kimisvc.deploy.checks.inspection import Unseen, few, warning
+from kimisvc.deploy.checks.inspection import Unseen, few, not_asked, warning
 from kimisvc.host import checkpoint, reach, safetensors_header
 from kimisvc.profile.knowledge.parallelism import option
 from kimisvc.records.problems import Problem
@@ -28,8 +28,10 @@ TOKENIZERS = (
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "tiktoken.model", "tekken.json",
     "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "qwen.tiktoken",
 )  # fmt: skip
-WITHOUT_FILES = ("dummy", "tensorizer", "sharded_state", "ipc_cache")
-"""Values of --load-format for which other files are read, or none."""
+NO_FILES = "dummy"
+"""The value of --load-format for which no weights are read, but made up (vllm, config/load.py)."""
+OTHER_FILES = ("tensorizer", "sharded_state", "ipc_cache")
+"""Values of --load-format for which other files are read, or what another process holds."""
 MOST_NAMED = 8
 """So many faulty files are named; of the rest only how many there are."""
 
@@ -58,7 +60,10 @@ def complete(about: Inspection) -> Iterator[Problem | Unseen]:
     if not model.is_absolute():
         yield _of_a_hub(about)
         return
-    if form in WITHOUT_FILES:
+    if form == NO_FILES:
+        yield not_asked(f"with the load format {form} no weights are read")
+        return
+    if form in OTHER_FILES:
         yield Unseen(f"with the load format {form} other files are read, or none")
         return
     if unread := reach.why_unread(model):

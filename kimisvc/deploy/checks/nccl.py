@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import Unseen, warning
+from kimisvc.deploy.checks.inspection import Unseen, not_asked, warning
 from kimisvc.host import nccl_conf, reach, vllm_binary
 from kimisvc.profile.knowledge.variables.row import ActsOn
 from kimisvc.profile.knowledge.variables.table import VARIABLES
@@ -32,7 +32,7 @@ def version(about: Inspection) -> Iterator[Problem | Unseen]:
     env = about.profile.env
     young = {name: row.since for name in env if (row := VARIABLES.get(name)) and row.since}
     if not young:
-        yield Unseen("no variable of the profile asks for a version")
+        yield not_asked("no variable of the profile asks for a version")
         return
     other = [name for name in OTHER_LIBRARY if env.get(name)]
     found = vllm_binary.nccl_version(Path(about.profile.vllm.executable))

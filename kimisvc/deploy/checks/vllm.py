@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, Unseen, warning
+from kimisvc.deploy.checks.inspection import NO_GPUS_WANTED, Unseen, not_asked, warning
 from kimisvc.host import reach, vllm_binary
 from kimisvc.profile.knowledge.vllm.release import release
 from kimisvc.records.problems import Problem
@@ -59,7 +59,7 @@ def version(about: Inspection) -> Iterator[Problem | Unseen]:
     least = about.profile.vllm.min_version
     program = Path(about.profile.vllm.executable)
     if not least:
-        yield Unseen("the profile asks for no version")
+        yield not_asked("the profile asks for no version")
         return
     unseen = reach.why_program_unseen(program)
     if unseen or not program.is_file():

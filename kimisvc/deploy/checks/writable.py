@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimisvc.deploy.checks.host import CACHE, PRIVATE
-from kimisvc.deploy.checks.inspection import Unseen, few, warning
+from kimisvc.deploy.checks.inspection import Unseen, few, not_asked, warning
 from kimisvc.host import reach
 from kimisvc.profile.values import shown
 from kimisvc.records.problems import Problem
@@ -41,7 +41,7 @@ def folders(about: Inspection) -> Iterator[Problem | Unseen]:
     """Yield each folder that the service could not write to though the profile asks for it."""
     asked = tuple(targets(about.profile))
     if not asked:
-        yield Unseen("the profile names no folder to be written but the service's own cache")
+        yield not_asked("the profile names no folder to be written but the service's own cache")
     faults = {target: _fault(about, target) for target in asked}
     sound = {target.folder for target in asked if target.folder and not faults[target]}
     for target, why in faults.items():

@@ -288,5 +288,7 @@ def test_a_link_that_nvml_does_not_tell_of_is_not_judged(host: Host, link: Link)
 
 def test_a_pair_that_nvml_does_not_tell_of_is_not_called_in_order(host: Host) -> None:
     host.nvml.p2p |= {(0, 1, 2): 6}
-    host.hardware(link=Link.ANY)
+    host.hardware(link=Link.PCIE)
     assert host.unseen("GPU link") == "NVML does not tell whether NVLink joins GPUs 0-1"
+    host.hardware(link=Link.ANY)
+    assert host.not_asked("GPU link") == "the profile takes any link between GPUs"

@@ -118,7 +118,7 @@ def test_a_variable_that_is_younger_than_the_nccl_beside_vllm(host: Host) -> Non
 
 
 def test_an_nccl_that_is_not_known_is_not_judged(host: Host) -> None:
-    assert "no variable of the profile" in host.unseen("NCCL version")
+    assert "no variable of the profile" in host.not_asked("NCCL version")
     host.env(NCCL_CUMEM_HOST_ENABLE="1")
     assert host.unseen("NCCL version") == "no NCCL lies beside vLLM"
     nccl(host, "cu12-2.21.5")
@@ -173,7 +173,7 @@ def starts_in(host: Host, folder: Path) -> None:
 
 
 def test_a_folder_to_start_in_that_is_not_there(host: Host) -> None:
-    assert host.unseen(START) == "the profile names no folder to start in"
+    assert host.not_asked(START) == "the profile names no folder to start in"
     gone = host.root / "gone" / "x"
     host.service(working_directory=str(gone))
     (problem,) = host.ask(START)

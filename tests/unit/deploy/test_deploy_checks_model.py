@@ -160,6 +160,9 @@ def test_no_weights_at_all(host: Host, folder: Path) -> None:
     assert "holds no weights" in host.error("model files")
     host.args({"load-format": "dummy"})
     assert host.ask("model files") == []
+    assert host.not_asked("model files") == "with the load format dummy no weights are read"
+    host.args({"load-format": "sharded_state"})  # those are there, or not: nobody looked
+    assert "other files are read" in host.unseen("model files")
 
 
 def test_a_download_that_did_not_end(host: Host, folder: Path) -> None:

@@ -380,7 +380,7 @@ def test_a_file_system_that_is_mounted_read_only(
 
 
 def test_without_such_a_key_there_is_nothing_to_look_at(host: Host) -> None:
-    assert host.unseen(CHECK).startswith("the profile names no folder to be written")
+    assert host.not_asked(CHECK).startswith("the profile names no folder to be written")
 
 
 def test_the_table_names_options_that_vllm_has() -> None:

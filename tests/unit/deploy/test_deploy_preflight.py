@@ -10,7 +10,7 @@ import pytest
 from staged_host import Nvml
 
 from kimisvc.deploy import preflight
-from kimisvc.deploy.checks.inspection import Finding, Unseen, visible, warning
+from kimisvc.deploy.checks.inspection import Finding, Looked, Unseen, not_asked, visible, warning
 from kimisvc.errors import HostError
 from kimisvc.host.gpu import Gpu
 from kimisvc.host.reach import ANYBODY
@@ -30,28 +30,45 @@ def test_a_good_host_has_nothing_in_the_way(host: Host) -> None:
     assert host.all() == ()
 
 
-UNSEEN: tuple[tuple[str, dict[str, Any], dict[str, Any], str], ...] = (
-    ("vLLM version", {}, {}, "the profile asks for no version"),
-    ("vLLM version", {"executable": "/no/vllm", "min_version": "1"}, {}, "there is no /no/vllm"),
-    ("tools", {}, {"gpus": 0}, "the profile asks for no GPUs"),
-    ("model", {"model": "org/name"}, {}, "org/name is a name on a hub"),
-    ("model files", {"model": "org/name"}, {}, "org/name is a name on a hub"),
-    ("model files", {"model": "/nowhere"}, {}, "there is no /nowhere"),
-    ("driver", {}, {"gpus": 0}, "the profile asks for no GPUs"),
-    ("GPUs", {}, {"gpus": 0}, "the profile asks for no GPUs"),
-    ("GPU nodes", {}, {"gpus": 0}, "the profile asks for no GPUs"),
-    ("GPU link", {}, {"gpus": 0}, "the profile asks for no GPUs"),
-    ("GPU processes", {}, {"gpus": 0}, "the profile asks for no GPUs"),
+UNSEEN: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("vLLM version", {"executable": "/no/vllm", "min_version": "1"}, "there is no /no/vllm"),
+    ("model", {"model": "org/name"}, "org/name is a name on a hub"),
+    ("model files", {"model": "org/name"}, "org/name is a name on a hub"),
+    ("model files", {"model": "/nowhere"}, "there is no /nowhere"),
 )
 
 
-@pytest.mark.parametrize(("check", "vllm", "hardware", "why"), UNSEEN)
+@pytest.mark.parametrize(("check", "vllm", "why"), UNSEEN)
 def test_what_was_not_looked_at_is_not_called_in_order(
-    host: Host, check: str, vllm: dict[str, Any], hardware: dict[str, Any], why: str
+    host: Host, check: str, vllm: dict[str, Any], why: str
 ) -> None:
     host.vllm(**vllm)
-    host.hardware(**hardware)
     assert host.unseen(check).startswith(why)
+
+
+@pytest.mark.parametrize(
+    "check", ["tools", "driver", "GPUs", "GPU nodes", "GPU link", "GPU processes"]
+)
+def test_a_profile_without_gpus_asks_for_no_check_of_them(host: Host, check: str) -> None:
+    host.hardware(gpus=0)
+    assert host.not_asked(check) == "the profile asks for no GPUs"
+
+
+def test_a_profile_that_asks_for_no_version_is_not_called_unseen(host: Host) -> None:
+    assert host.not_asked("vLLM version") == "the profile asks for no version"
+    host.vllm(min_version="0.1")
+    assert host.not_asked("vLLM version") == ""
+
+
+def test_what_could_not_be_seen_goes_before_what_was_not_asked_for(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [not_asked("no wish"), Unseen("it is dark"), Unseen("and far")]
+    monkeypatch.setattr(preflight, "CHECKS", (("half", lambda _: told),))
+    dark = Finding("half", (), "it is dark; and far", Looked.NO)
+    assert preflight.examine(host.inspected()) == (dark,)
+    told.append(Problem("bad"))
+    assert preflight.examine(host.inspected()) == (Finding("half", (Problem("bad"),)),)
 
 
 def test_without_a_driver_nothing_of_the_gpus_was_looked_at(host: Host) -> None:
