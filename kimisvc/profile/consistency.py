@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _UNIT_ENDINGS = ("-gate", "-rollback", "-canary", "-tune")
 _FIRST_FREE_PORT = 1024
+_ARGUMENTS = re.compile(r" serve$|/vllm serve | --[^/]*$")
+"""A command line where a program belongs; a folder may be called so, hardly ever a program."""
 NO_COUNTERS = "disable-log-stats"
 """The option of `vllm serve` under which it prints no counters of its engine."""
 
@@ -85,6 +87,12 @@ def _low_port(profile: Profile) -> Iterator[Finding]:
 def _program(profile: Profile) -> Iterator[Finding]:
     """As `render` would refuse it: the first word of ExecStart= has rules of its own (systemd.service(5))."""
     path, program = ("vllm", "executable"), profile.vllm.executable
+    if _ARGUMENTS.search(program):
+        yield Finding(
+            path,
+            f"{shown(program)} goes on behind the program. Name only the program: kimisvc adds "
+            "serve and the model, and [args] holds the options",
+        )
     if program.endswith("/"):
         yield Finding(path, f"{shown(program)} ends in a slash. Name the program, not its folder")
     found = re.search(r"[\"'\\$]", program)

@@ -8,6 +8,7 @@ from kimisvc.profile.consistency import inconsistencies
 from kimisvc.records.problems import Severity
 from kimisvc.records.profile import CanarySettings, Profile, VllmSettings
 
+ARGUMENTS = "goes on behind the program. Name only the program"
 CANARY = CanarySettings(600.0)
 
 
@@ -40,3 +41,24 @@ def test_either_alone_is_no_matter(sound: Profile) -> None:
 def test_a_spoiled_key_is_not_judged_again(spoiled: tuple[str, str]) -> None:
     found = inconsistencies(profile(CANARY, **{"disable-log-stats": True}), {spoiled})
     assert list(found) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "refused"),
+    [
+        ("/opt/vllm/bin/vllm serve", 1),
+        ("/opt/vllm/bin/vllm --port 8001", 1),
+        ("/opt/vllm/bin/vllm serve /srv/models/m", 1),
+        ("/opt/my vllm/bin/vllm", 0),
+        ("/opt/vllm -- new/bin/vllm", 0),
+        ("/opt/we serve/bin/vllm", 0),
+        ("/opt/vllm/bin/vllm-serve", 0),
+        ("/opt/vllm/bin/serve", 0),
+        ("/opt/vllm/bin/vllm 0.30", 0),
+    ],
+)
+def test_a_command_line_is_no_program_and_a_blank_in_a_name_is_no_argument(
+    program: str, refused: int
+) -> None:
+    found = inconsistencies(Profile("t", VllmSettings(program, "/srv/models/m")), set())
+    assert [ARGUMENTS in one.message for one in found] == [True] * refused
