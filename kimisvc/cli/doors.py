@@ -40,12 +40,14 @@ LOCAL_PROFILES = Path("/etc/kimisvc/profiles")
 class Judge:
     """By what a profile was judged: its vLLM `executable` itself, or the table that ships.
 
-    `executable` is None where the profile names none.
+    `executable` is None where the profile names none. `why_not_asked` is "" then, and where it
+    was asked.
     """
 
     executable: Path | None
     version: str
     known_from: KnownFrom
+    why_not_asked: str = ""
 
 
 def installation() -> Installation:
@@ -122,7 +124,8 @@ def checked_by(path: str) -> tuple[Checked, Judge | None]:
     def vllm(executable: Path) -> VllmKnowledge:
         known = seen.vllm(executable)
         named = executable if executable.name else None
-        asked.append(Judge(named, known.version, known.known_from))
+        why = known.why_not_asked if named else ""
+        asked.append(Judge(named, known.version, known.known_from, why))
         return known
 
     def judges(draft: Profile) -> Iterator[Finding]:
@@ -171,8 +174,9 @@ def model_config(model: str) -> Mapping[str, object] | None:
 
 
 def knowledge(executable: Path) -> VllmKnowledge:
-    """Given the vllm program, return what it knows; where it cannot be asked, what ships."""
+    """Given the vllm program, return what it knows; where it cannot be asked, what ships, and why."""
     from kimisvc.host import vllm_binary
+    from kimisvc.host.vllm_inspect import NoAnswer
     from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 
     def asking() -> None:
@@ -184,7 +188,9 @@ def knowledge(executable: Path) -> VllmKnowledge:
     if key not in told:
         caches = vllm_binary.cache_folders()
         known = vllm_binary.knowledge(executable, caches, asking=asking)
-        told[key] = known or shipped_knowledge()
+        if isinstance(known, NoAnswer):
+            known = replace(shipped_knowledge(), why_not_asked=known.why)
+        told[key] = known
     found: VllmKnowledge = told[key]
     return found
 

@@ -97,6 +97,8 @@ def explain_text(
     """Given settings, return them for people, table by table, and what is left to vLLM behind them."""
     judged = f"vLLM {vllm.version} ({vllm.known_from.value})"
     lines = [f"{profile.name}: judged by {judged}, max_risk {profile.max_risk.value}"]
+    if vllm.why_not_asked:
+        lines.append(f"{profile.vllm.executable} could not be asked: {vllm.why_not_asked}")
     ours = [row for row in rows if depth is Depth.WHOLE or row.origin is not Origin.VLLM]
     for table, members in groupby(ours, key=lambda row: row.table):
         lines += ["", f"[{table}]" if table else "top of the file"]
@@ -149,6 +151,10 @@ def row_json(row: Explained) -> dict[str, Any]:
     return values
 
 
-def vllm_json(vllm: VllmKnowledge) -> dict[str, str]:
-    """Given what judged a profile, return its JSON object."""
-    return {"version": vllm.version, "known_from": vllm.known_from.value}
+def vllm_json(vllm: VllmKnowledge) -> dict[str, str | None]:
+    """Given what judged a profile, return its JSON object; `why_not_asked` is null where it was."""
+    return {
+        "version": vllm.version,
+        "known_from": vllm.known_from.value,
+        "why_not_asked": vllm.why_not_asked or None,
+    }

@@ -34,7 +34,8 @@ def check(profile: str, form: Form) -> int:
     """Check PROFILE: every problem at once, with file, line and key. Touches nothing.
 
     Judged by the vLLM it names, which is asked once per version what it knows;
-    where it cannot be asked, by a table that ships with kimisvc, and says so.
+    where it cannot be asked, by a table that ships with kimisvc, and says so
+    and why. That alone refuses nothing: a profile may be checked where no vLLM is.
     PROFILE is a file, or a name that `kimisvc profiles` lists. Exit status 0:
     sound; 3: refused.
     """
@@ -59,7 +60,9 @@ def _tell_of(judge: Judge | None) -> None:
 
     if judge is not None and judge.known_from is KnownFrom.SHIPPED:
         named = judge.executable
-        why = f"{named} could not be asked" if named else "no [vllm] executable to ask"
+        why = "no [vllm] executable to ask"
+        if named:
+            why = f"{named} could not be asked: {judge.why_not_asked}"
         words = f"judged by the shipped table of vLLM {judge.version}"
         click.echo(f"kimisvc: {why}; {words}", err=True)
 
@@ -67,7 +70,7 @@ def _tell_of(judge: Judge | None) -> None:
 def judge_json(judge: Judge | None) -> dict[str, str | None] | None:
     """Given by what a profile was judged, return its JSON object; None where by nothing.
 
-    Its executable is null where the profile names none.
+    Its executable is null where the profile names none, `why_not_asked` where it was asked, too.
     """
     if judge is None:
         return None
@@ -75,6 +78,7 @@ def judge_json(judge: Judge | None) -> dict[str, str | None] | None:
         "executable": str(judge.executable) if judge.executable else None,
         "version": judge.version,
         "known_from": judge.known_from.value,
+        "why_not_asked": judge.why_not_asked or None,
     }
 
 

@@ -13,23 +13,33 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.errors import HostError
-from kimisvc.host.processes import Finished, run, user_ids
+from kimisvc.host.processes import run, user_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from kimisvc.host.processes import Finished
+
 _NOBODY = (65534, 65534)
 """Where no user is called so: the kernel's own number of it (overflowuid, proc_sys_kernel(5))."""
 
 
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """That a program left nothing, for it was not begun or did not end; `why` goes behind its name."""
+
+    why: str
+
+
 def outcomes(
     argv: Sequence[str], belongs_to: Path, timeout: float, environment: Mapping[str, str]
-) -> Iterator[Finished]:
-    """Given a program with its arguments, yield what it left when run as each user who may.
+) -> Iterator[Finished | NotRun]:
+    """Given a program with its arguments, yield what became of it when run as each user who may.
 
     `belongs_to` is what its user has to be able to read. Nothing comes after a
     run that took longer than `timeout` (s): it would take as long for the next.
@@ -44,9 +54,11 @@ def outcomes(
                 yield run(_command(argv, home, user, environment), timeout)
         except HostError as error:
             if error.code == "program-timeout":
+                yield NotRun(f"did not end within {timeout:g} s")
                 return
-        except OSError:
-            continue
+            yield NotRun(error.message)
+        except OSError as error:
+            yield NotRun(error.strerror or str(error))
 
 
 def _users(belongs_to: Path) -> Iterator[tuple[int, int] | None]:

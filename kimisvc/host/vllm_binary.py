@@ -11,16 +11,18 @@ import hashlib
 import json
 import os
 import re
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimisvc.errors import HostError
+from kimisvc.foreign_text import printable
 from kimisvc.host.files import make_folder, read_untrusted, write_atomic
 from kimisvc.host.reach import shebang
-from kimisvc.host.unprivileged import outcomes
-from kimisvc.host.vllm_inspect import ask, program
+from kimisvc.host.unprivileged import NotRun, outcomes
+from kimisvc.host.vllm_inspect import NOTHING, NoAnswer, ask, program
 from kimisvc.records.vllm import KnownFrom, VllmKnowledge
 
 if TYPE_CHECKING:
@@ -67,8 +69,8 @@ def vllm_version(executable: Path, timeout: float = VERSION_TIMEOUT) -> str | No
             return found[0][2]
     path = f"{executable.parent}:/usr/local/bin:/usr/bin:/bin"
     for done in outcomes((str(executable), "--version"), executable, timeout, {"PATH": path}):
-        match = _VERSION.search(done.stdout)
-        if done.status == 0 and match:
+        match = None if isinstance(done, NotRun) else _VERSION.search(done.stdout)
+        if not isinstance(done, NotRun) and done.status == 0 and match:
             return match[1]
     return None
 
@@ -99,30 +101,31 @@ def knowledge(
     caches: Sequence[Path],
     timeout: float = ASK_TIMEOUT,
     asking: Callable[[], None] = nothing,
-) -> VllmKnowledge | None:
+) -> VllmKnowledge | NoAnswer:
     """Given the vllm program and the folders for answers, return what that vLLM knows.
 
-    None if it cannot be asked: it is missing, belongs to no environment, fails,
+    A NoAnswer if it cannot be asked: it is missing, belongs to no environment, fails,
     or takes longer than `timeout` (s). Asked once per version and installation:
     the answer is kept in the first of `caches` that may be written, and read from
     whichever has it. A kept answer that is broken, of somebody else than root or
     this user, or of another vLLM is as none. That this user got no answer is kept
-    for an hour: a vLLM that cannot be imported takes its time to say so. `asking` is
-    called before a question that takes many seconds. Never raises.
+    for an hour, with the reason: a vLLM that cannot be imported takes its time to say so.
+    `asking` is called before a question that takes many seconds. Never raises.
     """
     installed = _installed(executable)
-    if installed is None:
-        return None
+    if isinstance(installed, NoAnswer):
+        return installed
     key = _key(executable, installed)
     name = f"vllm-{hashlib.sha256(key['executable'].encode()).hexdigest()[:16]}.json"
     kept = [note for folder in caches if (note := _kept(folder / name, key))]
-    answers = (known for note in kept if (known := _understood(note.data.get("told"))))
-    if (answer := next(answers, None)) or any(map(_had_no_answer_of_late, kept)):
+    if answer := next(_answers(kept), None) or next(_no_answers_of_late(kept), None):
         return answer
     asking()
     told = ask(installed.python, installed.packages, timeout)
-    known = _understood(told)
-    told_now = {"told": told} if known else {"told": None, "asked_at": time.time()}
+    known = told if isinstance(told, NoAnswer) else _understood(told) or NoAnswer(NOTHING)
+    told_now = {"told": told}
+    if isinstance(known, NoAnswer):
+        told_now = {"told": None, "asked_at": time.time(), "why": known.why}
     _keep(caches, name, json.dumps({**key, **told_now}))
     return known
 
@@ -166,13 +169,10 @@ def _versions(environment: Path) -> Iterator[tuple[bool, float, str, Path]]:
                 continue
 
 
-def _installed(executable: Path) -> _Installed | None:
-    """Given the program, return the vLLM that it starts; None if it is in no environment."""
-    try:
-        if not executable.is_file():
-            return None
-    except OSError:
-        return None  # it lies where we may not look
+def _installed(executable: Path) -> _Installed | NoAnswer:
+    """Given the program, return the vLLM that it starts; why not, if it is in no environment."""
+    if why := _why_no_file(executable):
+        return NoAnswer(why)
     named = shebang(executable)
     for environment in _environments(executable):
         found = sorted(_versions(environment))
@@ -183,10 +183,22 @@ def _installed(executable: Path) -> _Installed | None:
         python = named if named is not None and scripted else environment / "bin" / "python3"
         try:
             moments = (metadata.stat().st_mtime_ns, metadata.parent.stat().st_mtime_ns)
-        except OSError:
-            return None
+        except OSError as error:
+            return NoAnswer(f"{metadata}: {error.strerror}")
         return _Installed(version, metadata.parent, python, "-".join(map(str, moments)))
-    return None
+    runs = os.access(executable, os.X_OK)
+    return NoAnswer("no environment with vLLM in it belongs to it" if runs else "is not executable")
+
+
+def _why_no_file(executable: Path) -> str:
+    """Why there is no program to look at; "" if there is one."""
+    try:
+        mode = executable.stat().st_mode
+    except OSError as error:  # it is not there, or lies where we may not look
+        return error.strerror or str(error)
+    except ValueError:
+        return "is no name that a file could have"
+    return "" if stat.S_ISREG(mode) else "is not a file"
 
 
 # ---------------------------------------------------------------- kept answers
@@ -223,6 +235,20 @@ def _kept(path: Path, key: dict[str, str]) -> _Note | None:
     if not isinstance(data, dict) or any(data.get(name) != value for name, value in key.items()):
         return None
     return _Note(owner, data)
+
+
+def _answers(kept: Sequence[_Note]) -> Iterator[VllmKnowledge]:
+    """Yield each answer that was kept, and that this kimisvc understands."""
+    for note in kept:
+        if known := _understood(note.data.get("told")):
+            yield known
+
+
+def _no_answers_of_late(kept: Sequence[_Note]) -> Iterator[NoAnswer]:
+    """Yield for each note that there was no answer lately, why: as was said then, in a line."""
+    for note in kept:
+        if _had_no_answer_of_late(note):
+            yield NoAnswer(printable(str(note.data.get("why") or NOTHING)))
 
 
 def _had_no_answer_of_late(note: _Note) -> bool:

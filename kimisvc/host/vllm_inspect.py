@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kimisvc.host.unprivileged import outcomes
+from kimisvc.foreign_text import printable
+from kimisvc.host.unprivileged import NotRun, outcomes
 from kimisvc.host.vllm_questions import MARK
+from kimisvc.redaction import without_shapes
+
+if TYPE_CHECKING:
+    from kimisvc.host.processes import Finished
 
 _PARTS = ("vllm_trial", "vllm_questions")
 """The modules that vLLM's Python runs, in the order they import each other; the last is begun."""
@@ -25,6 +31,20 @@ _QUIET = {
 }
 
 
+_LONGEST_LINE = 4096
+"""So much of a line is looked at (characters); a traceback's last may hold a whole config."""
+_MOST_SAID = 200
+"""So much of it is told (characters)."""
+NOTHING = "told nothing of what it was asked"
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """That a vLLM told nothing of itself; `why` goes behind its name, and holds no secret."""
+
+    why: str
+
+
 def program() -> str:
     """Return the questions as one program for `python -c`, which needs nothing of kimisvc's."""
     folder = Path(__file__).parent
@@ -35,17 +55,34 @@ def program() -> str:
 def ask(python: Path, packages: Path, timeout: float) -> Any:
     """Given a Python, the folder vLLM lies in, and a time limit (s), return what vLLM tells.
 
-    As JSON has it; None if there is no answer: it is missing, ends badly, takes
-    longer, or says something else. Importing vLLM takes ten seconds and more.
+    As JSON has it; a NoAnswer if it is missing, ends badly, takes longer, or says
+    something else: of several users who asked, what the last was told. Importing
+    vLLM takes ten seconds and more.
     """
     # Isolated (-I), so that no folder of ours is looked into, and -B: nothing is written.
     argv = (str(python), "-I", "-B", "-c", program(), str(packages))
     environment = {**_QUIET, "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin"}
+    why = NOTHING
     for done in outcomes(argv, packages, timeout, environment):
-        answer = _answer(done.stdout)
-        if done.status == 0 and answer is not None:
+        answer = None if isinstance(done, NotRun) else _answer(done.stdout)
+        if not isinstance(done, NotRun) and done.status == 0 and answer is not None:
             return answer
-    return None
+        why = done.why if isinstance(done, NotRun) else _ending(done)
+    return NoAnswer(why)
+
+
+def _ending(done: Finished) -> str:
+    """How it ended, and its last word: of a traceback that is the exception."""
+    if done.status == 0:
+        return NOTHING
+    how = f"was ended by signal {-done.status}"
+    if done.status > 0:
+        how = f"ended with {done.status}"
+    lines = (line.strip() for line in reversed(done.stderr.splitlines()))
+    last = printable(next(filter(None, lines), "")[:_LONGEST_LINE])
+    said = without_shapes(last)
+    said = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}..."
+    return f"{how}: {said}" if said else how
 
 
 def _answer(output: str) -> Any:

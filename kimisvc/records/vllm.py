@@ -145,7 +145,8 @@ class KnownFrom(Enum):
 class VllmKnowledge:
     """What one version of vLLM knows: its options by name, and its VLLM_* variables.
 
-    `readings` says of a variable how it is read, where that is known.
+    `readings` says of a variable how it is read, where that is known. `why_not_asked`: why the
+    vLLM of a profile could not be asked, so that a shipped table stands for it; "" where it was.
     """
 
     version: str
@@ -153,6 +154,7 @@ class VllmKnowledge:
     options: Mapping[str, VllmOption]
     variables: frozenset[str]
     readings: Mapping[str, VllmVariable] = field(default_factory=dict)
+    why_not_asked: str = ""
 
     @classmethod
     def of(cls, told: Any, known_from: KnownFrom) -> VllmKnowledge:

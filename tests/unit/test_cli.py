@@ -57,17 +57,22 @@ def test_check_says_by_what_it_judged(
     program = profile.with_name("vllm")  # not there, wherever the test runs
     profile.write_text(GOOD.replace("/opt/vllm/bin/vllm", str(program)))
     _, _, err = call(capsys, "check", str(profile))
-    words = f"could not be asked; judged by the shipped table of vLLM {shipped_version}"
+    why = "No such file or directory"
+    words = f"could not be asked: {why}; judged by the shipped table of vLLM {shipped_version}"
     assert err == f"kimisvc: {program} {words}\n"
     _, out, _ = call(capsys, "check", "--json", str(profile))
-    table = {"version": shipped_version, "known_from": "shipped"}
+    table = {"version": shipped_version, "known_from": "shipped", "why_not_asked": why}
     assert json.loads(out)["judged_by"] == {"executable": str(program), **table}
     _, _, err = call(capsys, "render", str(profile))
     assert err == f"kimisvc: {program} {words}\n"
+    program.write_text("#!/bin/sh\n")
+    status, _, err = call(capsys, "check", str(profile))
+    assert (status, err) == (0, f"kimisvc: {program} {words.replace(why, 'is not executable')}\n")
     asked = replace(shipped_knowledge(), known_from=KnownFrom.ASKED, version="0.30.1")
     monkeypatch.setattr(doors, "knowledge", lambda _: asked)
     _, out, err = call(capsys, "check", "--json", str(profile))
-    assert (json.loads(out)["judged_by"]["known_from"], err) == ("asked", "")
+    judge = json.loads(out)["judged_by"]
+    assert (judge["known_from"], judge["why_not_asked"], err) == ("asked", None, "")
     profile.write_text("schema = 1\n[vllm\n")
     _, out, err = call(capsys, "check", "--json", str(profile))
     assert (json.loads(out)["judged_by"], err) == (None, "")
@@ -83,6 +88,7 @@ def test_a_profile_that_names_no_vllm_has_none_that_could_be_asked(
     _, out, _ = call(capsys, "check", "--json", str(profile))
     judge = json.loads(out)["judged_by"]
     assert (judge["executable"], judge["known_from"]) == (None, "shipped")
+    assert judge["why_not_asked"] is None
 
 
 def test_check_in_json(capsys: pytest.CaptureFixture[str], profile: Path) -> None:

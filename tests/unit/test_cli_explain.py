@@ -230,3 +230,16 @@ def test_an_option_that_nobody_judged_is_said_to_be_such(
     assert [line for line in told if line.startswith("      risk: not judged: ")]
     before = said[: said.index("[args]")]
     assert "not judged" not in before
+
+
+def test_why_the_vllm_of_the_profile_was_not_asked_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, program = tmp_path / "mine.toml", tmp_path / "vlm"
+    file.write_text(f'{MINE}[vllm]\nexecutable = "{program}"\n')
+    assert main(["explain", str(file)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1] == f"{program} could not be asked: No such file or directory"
+    assert main(["explain", str(file), "--json"]) == 0
+    vllm = json.loads(capsys.readouterr().out)["vllm"]
+    assert (vllm["known_from"], vllm["why_not_asked"]) == ("shipped", "No such file or directory")

