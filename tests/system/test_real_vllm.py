@@ -133,7 +133,7 @@ def executable() -> Path:
 def known(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> VllmKnowledge:
     cache = tmp_path_factory.mktemp("cache")
     asked = knowledge(executable, (cache,))
-    assert asked is not None
+    assert isinstance(asked, VllmKnowledge)
     assert knowledge(executable, (cache,), timeout=0.0) == asked  # no time to ask: it was kept
     return asked
 
