@@ -242,7 +242,7 @@ def _located(chain: Chain, placed: list[tuple[int, Finding]]) -> tuple[Problem, 
     problems: list[Problem] = []
     for number, source in enumerate(chain.sources):
         name = str(source.file)
-        here = [Problem(message, name, line) for line, message in source.faults]
+        here = [Problem(fault.message, name, fault.line, fault.key) for fault in source.faults]
         if source.data is not None:
             here += [  # under other tables such a key is an unknown one, and said to be so
                 Problem(f"{_DEEP} Write {path[1]} = ... in [args]", name, line, key_name(path))

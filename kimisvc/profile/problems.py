@@ -42,6 +42,15 @@ class Finding:
     reads: tuple[KeyPath, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a file, not with a value in it: its line (0: none), and the key if known."""
+
+    line: int
+    message: str
+    key: str = ""
+
+
 def key_name(path: KeyPath) -> str:
     """Given a key path, return it as problems name it: gate.max_ttft, golden[0].expect."""
     name = ""

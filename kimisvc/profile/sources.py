@@ -5,14 +5,14 @@ The only module of this room that reads from the disk, and only the named files.
 
 from __future__ import annotations
 
-import re
 import stat
 import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimisvc.profile.nearest import near_name
-from kimisvc.profile.problems import CONTROL, Finding
+from kimisvc.profile.problems import CONTROL, Fault, Finding
+from kimisvc.profile.syntax_slips import syntax_fault
 from kimisvc.profile.values import shown
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _LARGEST = 1 << 20
 _ODD_NAME = (
     "has a control character in its path, which could make up a line of an answer. Rename it"
 )
-_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Source:
     file: Path
     text: str = ""
     data: Mapping[str, object] | None = None
-    faults: tuple[tuple[int, str], ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Chain:
 def read_source(path: Path) -> Source:
     """Given a path, return the file's text and data, or what is wrong with it; never raise."""
     if CONTROL.search(str(path)):
-        return Source(path, faults=((0, _ODD_NAME),))
+        return Source(path, faults=(Fault(0, _ODD_NAME),))
     try:
         status = path.stat()
         unfit = _unfit(status)
@@ -72,7 +71,7 @@ def read_source(path: Path) -> Source:
         unfit = "may not be read by this user (permission denied)"
     except OSError as error:
         unfit = f"cannot be read: {error.strerror}"
-    return Source(path, faults=((0, unfit),)) if unfit else _decoded(path, raw)
+    return Source(path, faults=(Fault(0, unfit),)) if unfit else _decoded(path, raw)
 
 
 def _unfit(status: os.stat_result) -> str:
@@ -96,9 +95,9 @@ def _neighbour(path: Path) -> str:
 
 
 def _decoded(path: Path, raw: bytes) -> Source:
-    faults: list[tuple[int, str]] = []
+    faults: list[Fault] = []
     if raw.startswith(b"\xef\xbb\xbf"):
-        faults.append((1, "begins with a byte order mark. Save it as UTF-8 without one"))
+        faults.append(Fault(1, "begins with a byte order mark. Save it as UTF-8 without one"))
         raw = raw[3:]
     try:
         text = raw.decode()
@@ -106,27 +105,16 @@ def _decoded(path: Path, raw: bytes) -> Source:
         line = raw[: error.start].count(b"\n") + 1
         wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
         what = "is UTF-16" if wide else f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        return Source(path, faults=((line, f"{what}. Save the file as UTF-8"),))
+        return Source(path, faults=(Fault(line, f"{what}. Save the file as UTF-8"),))
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        faults.append(_syntax_fault(str(error), text))
+        faults.append(syntax_fault(str(error), text))
     except (ValueError, RecursionError):  # a number of thousands of digits, brackets without end
-        faults.append((0, "is TOML that no reader takes: a number or a nesting without end"))
+        faults.append(Fault(0, "is TOML that no reader takes: a number or a nesting without end"))
     else:
         return Source(path, text, data, tuple(faults))
     return Source(path, text, faults=tuple(faults))
-
-
-def _syntax_fault(message: str, text: str) -> tuple[int, str]:
-    """Given tomllib's message, return the line and the message with its column."""
-    match = _PLACE.fullmatch(message)
-    if match is None:
-        return 0, f"TOML syntax: {message}"
-    what, line, column = match.groups()
-    if line is None:
-        return text.count("\n") + 1, f"TOML syntax: {what} (at the end of the file)"
-    return int(line), f"TOML syntax: {what} (column {column})"
 
 
 def read_chain(path: Path, shipped: Path) -> Chain:
@@ -140,7 +128,7 @@ def read_chain(path: Path, shipped: Path) -> Chain:
     wanted: object = None
     while True:
         source = read_source(path)
-        unfit = next((message for line, message in source.faults if not line), "")
+        unfit = next((fault.message for fault in source.faults if not fault.line), "")
         if sources and unfit:  # it has no line of its own: the file that names it has one
             message = f"{shown(wanted)} leads to {path}, which {unfit}"
             return Chain(tuple(sources), Finding(("extends",), message))
