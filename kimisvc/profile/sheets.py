@@ -16,7 +16,7 @@ from kimisvc.profile.options import (
 )
 from kimisvc.profile.problems import Finding, KeyPath
 from kimisvc.profile.settings import TABLES, Kind
-from kimisvc.profile.values import parse, shown
+from kimisvc.profile.values import doubted, parse, shown
 from kimisvc.records.problems import Severity
 from kimisvc.records.profile import GoldenQuestion
 
@@ -127,6 +127,10 @@ def _take(sheet: Sheet, table: str, key: str, raw: object, reading: Reading) -> 
         sheet.values[path] = Given(_parsed(row, raw, reading), path)
     except ValueError as error:
         sheet.refuse(path, str(error))
+        return
+    doubt = doubted(row, raw)
+    if doubt:
+        sheet.findings.append(Finding(path, doubt, Severity.WARNING))
 
 
 def _take_golden(sheet: Sheet, raw: object, reading: Reading) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LONGEST_SHOWN = 60
 _INT64 = 2**63
+_A_MINUTE = 60
 _FIRST_NONCHARACTER = 0xFDD0
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\"} | {
@@ -46,6 +47,23 @@ def parse(setting: Setting, raw: object) -> object:
     if secret:
         raise ValueError(f"looks like a secret ({secret}), and every user can read it. {WHERE_TO}")
     return _PARSERS[setting.kind](setting, raw)
+
+
+def doubted(setting: Setting, raw: object) -> str:
+    """Given a row and a raw value that `parse` took, say why it may not be meant; "" if it may well.
+
+    A plain number is seconds. Below a minute, and for a key that is thought of
+    in minutes (its example is), it may be one of minutes.
+    """
+    whole = isinstance(raw, int) and not isinstance(raw, bool)
+    if setting.kind is not Kind.DURATION or not setting.example.endswith('min"') or not whole:
+        return ""
+    if not 0 < cast("int", raw) < _A_MINUTE:
+        return ""
+    return (
+        f"{raw} is {raw} seconds, as any plain number is. "
+        f'Was "{raw}min" meant? If not, write "{raw}s"'
+    )
 
 
 def refuse_control(raw: object) -> None:

@@ -368,3 +368,26 @@ def test_a_secrets_file_is_one_file_and_no_pattern(tmp_path: Path, character: st
     (problem,) = check(path, PARENTS).problems
     assert problem.key == "service.secrets_file"
     assert f"because of its {character}: it would read" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("written_as", "doubt"),
+    [("every = 10", 10), ("every = 59", 59), ("every = 60", 0), ('every = "10s"', 0), ("every = 10.5", 0)],
+)  # fmt: skip
+def test_a_plain_number_that_may_be_one_of_minutes_is_doubted(
+    tmp_path: Path, written_as: str, doubt: int
+) -> None:
+    checked = check(written(tmp_path, f"schema = 1\n{VLLM}[canary]\n{written_as}\n"), SHIPPED)
+    messages = [p.message for p in checked.problems if p.key == "canary.every"]
+    says = f"{doubt} is {doubt} seconds, as any plain number is."
+    meant = f'Was "{doubt}min" meant? If not, write "{doubt}s"'
+    assert messages == ([f"{says} {meant}"] if doubt else [])
+    assert checked.profile is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[service]\nstop_timeout = 30", "[service]\nrestart_delay = 0", "[gate]\nmax_ttft = 2"],
+)
+def test_a_plain_number_of_what_takes_seconds_is_not_doubted(tmp_path: Path, line: str) -> None:
+    assert check(written(tmp_path, f"schema = 1\n{VLLM}{line}\n"), SHIPPED).problems == ()
