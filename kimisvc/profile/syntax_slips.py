@@ -142,9 +142,8 @@ def _open_string(statement: Statement) -> str:
         )
     text = value[1:].rstrip(f"\"'{_TYPOGRAPHIC}")
     mend = _quoted(statement, text) if not re.search(r"[\"'\\#]", text) else ""
-    return (
-        f"the string {_bare(value)} is never closed{f': {mend}' if mend else f' by a {value[0]}'}"
-    )
+    how = f": {mend}" if mend else f" by a {value[0]}"
+    return f"the string {_bare(value)} is never closed{how}"
 
 
 def _misfit(statement: Statement) -> str:
@@ -172,9 +171,8 @@ def _no_sign(statement: Statement) -> str:
 def _typographic(statement: Statement) -> str:
     value = statement.value or ""
     mend = _quoted(statement, value.strip(f"\"'{_TYPOGRAPHIC}"))
-    return f"{_bare(value)} stands in typographic quotes; TOML takes straight ones: {mend}" * bool(
-        mend
-    )
+    said = f"{_bare(value)} stands in typographic quotes; TOML takes straight ones: {mend}"
+    return said if mend else ""
 
 
 def _no_value(statement: Statement) -> str:
@@ -201,10 +199,10 @@ def _json(statement: Statement) -> str:
         json.loads(value)
     except (ValueError, RecursionError):
         return ""
+    if "'" in value:
+        return ""
     mend = _as(statement, f"'{value}'" if len(value) <= _LONGEST_SHOWN else "'...'")
-    return (
-        f"{_bare(value)} is JSON, and stands in single quotes: {mend}" if "'" not in value else ""
-    )
+    return f"{_bare(value)} is JSON, and stands in single quotes: {mend}"
 
 
 def _unquoted(statement: Statement) -> str:
