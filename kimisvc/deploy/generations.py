@@ -160,10 +160,17 @@ class Generations:
                 float(manifest["created_at"]), dict(manifest["facts"]), str(manifest["digest"]),
                 str(manifest.get("file", "")),
             )  # fmt: skip
+            units = sorted(dict(manifest["units"]))
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise KimisvcError("generation-damaged", f"{path / MANIFEST}: {error}") from error
         if found.number != number:  # a copy of another one
             raise _damaged(path / MANIFEST)
+        if units and self._layout.units.service not in units:  # root would write them
+            raise KimisvcError(
+                "generation-damaged",
+                f"{path / MANIFEST} is of another instance: its units are {', '.join(units)}",
+                hint=f"is {self._layout.state} a copy? Then move it out of {self._layout.place.state}",
+            )
         return found
 
     def current(self) -> Generation | None:

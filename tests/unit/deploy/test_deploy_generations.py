@@ -142,6 +142,16 @@ def test_what_was_left_staged_goes_and_what_somebody_else_hid_stays(tmp_path: Pa
     assert names == [".0001.bak", ".hidden", "0001", "0002"]
 
 
+def test_one_of_another_instance_is_none_of_ours(tmp_path: Path) -> None:
+    """As `cp -a kimi kimi-old` leaves it: brought back, it would write the units of kimi."""
+    added(tmp_path, UNIT, TARGET)
+    (tmp_path / "state" / "kimi").rename(tmp_path / "state" / "old")
+    copied = generations(tmp_path, "old")
+    with pytest.raises(KimisvcError, match=r"is of another instance: its units are kimisvc-kimi\."):
+        copied.get(1)
+    assert not copied.is_whole(1)
+
+
 @pytest.mark.parametrize(("other", "ours"), [("glm", True), ("glm.bak", False), ("GLM", False)])
 def test_the_target_may_be_of_any_instance_and_of_nothing_else(
     tmp_path: Path,
@@ -149,7 +159,8 @@ def test_the_target_may_be_of_any_instance_and_of_nothing_else(
     ours: bool,  # noqa: FBT001 - what the case expects
 ) -> None:
     added(tmp_path, UNIT)
-    added(tmp_path, TARGET, instance=other)
+    theirs = UnitFile(f"kimisvc-{other}.service", "[Service]\n")
+    added(tmp_path, TARGET, theirs, instance=other)
     assert generations(tmp_path).wrote(TARGET) is ours
     assert generations(tmp_path).wrote(UNIT)
 
