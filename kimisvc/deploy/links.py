@@ -34,7 +34,7 @@ def no_current(box: Box) -> tuple[str, ...]:
         where = f"{link} points at {link.readlink()}, which is no generation"
         return (f"{where}: {applying(box)}, or {_going_back(box)}",)
     if files.exists(link):
-        return (f"{link} is no symlink: remove it, then {applying(box)}",)
+        return (f"{link} is no symlink: {applying(box)}, or {_going_back(box)}, sets it aside",)
     beside = f"{count} generation{'s' if count > 1 else ''}"
     if not files.exists(box.layout.installed(names.service)):
         begun = f"{beside} written, and none put in force: {names.service} is not installed"
@@ -69,6 +69,9 @@ def applying(box: Box) -> str:
     return f"kimisvc apply {'--overwrite ' if unknown else ''}PROFILE"
 
 
+_PROVES = "kimisvc apply PROFILE proves what runs"
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The accepted generation; where none is named, why that is so, and what is odd about it."""
@@ -87,7 +90,9 @@ def accepted_of(box: Box) -> Accepted:
         which = "whether it is accepted is not known"
         if number is not None:
             which = f"not accepted; generation {number}, the last accepted one, is damaged"
-        return Accepted(None, which, (f"the accepted generation is damaged: {error.message}",))
+        return Accepted(
+            None, which, (f"the accepted generation is damaged: {error.message}: {_PROVES}",)
+        )
     if found is not None:
         return Accepted(found)
     unknown = "whether it is accepted is not known"
@@ -97,7 +102,7 @@ def accepted_of(box: Box) -> Accepted:
         return Accepted(None, f"{unknown}: the history cannot be read")
     if known:
         missing = f"{link} is missing, and history tells of accepted generations"
-        return Accepted(None, unknown, (f"{missing}: kimisvc apply PROFILE proves what runs",))
+        return Accepted(None, unknown, (f"{missing}: {_PROVES}",))
     if forgotten:
         return Accepted(None, f"{unknown}: what history held is lost")
     return Accepted(None, "not accepted, and none ever was")

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
@@ -272,12 +273,17 @@ def sync_folder(path: Path) -> None:
 
 
 def switch_symlink(link: Path, target: str) -> None:
-    """Given a symlink and its new target, switch it atomically. Raise HostError if that fails."""
+    """Given a symlink and its new target, switch it atomically. Raise HostError if that fails.
+
+    A folder in its place is set aside: what copies files without their links (cp -r, scp) leaves one.
+    """
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(target)
         try:
+            if link.is_dir() and not link.is_symlink():
+                link.rename(link.with_name(f"{link.name}.aside-{time.time_ns()}"))
             temporary.rename(link)
         except BaseException:
             temporary.unlink(missing_ok=True)

@@ -238,9 +238,28 @@ def test_a_symlink_is_made_and_switched(tmp_path: Path) -> None:
     assert names(tmp_path) == ["current"]
 
 
-def test_a_folder_where_the_symlink_should_be_is_left(tmp_path: Path) -> None:
+def test_a_folder_where_the_symlink_should_be_is_set_aside_whole(tmp_path: Path) -> None:
+    """As cp -r and scp leave one of a symlink to a folder."""
     (tmp_path / "current").mkdir()
-    with pytest.raises(HostError):
+    (tmp_path / "current" / "manifest.json").write_text("{}")
+    files.switch_symlink(tmp_path / "current", "x")
+    aside, link = sorted(tmp_path.iterdir(), key=lambda path: path.is_symlink())
+    assert (link.name, link.readlink()) == ("current", Path("x"))
+    assert aside.name.startswith("current.aside-")
+    assert (aside / "manifest.json").read_text() == "{}"
+
+
+def test_a_folder_that_cannot_be_set_aside_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount point, say."""
+
+    def busy(path: Path, _: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy", str(path))
+
+    (tmp_path / "current").mkdir()
+    monkeypatch.setattr(Path, "rename", busy)
+    with pytest.raises(HostError, match="busy"):
         files.switch_symlink(tmp_path / "current", "x")
     assert names(tmp_path) == ["current"]
 
