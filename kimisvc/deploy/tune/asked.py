@@ -13,6 +13,7 @@ from kimisvc.host import files
 from kimisvc.measure.tuning import Search
 from kimisvc.profile.lines import key_lines
 from kimisvc.profile.nearest import near_name
+from kimisvc.profile.problems import UNWRITABLE
 from kimisvc.profile.quantities import format_target, parse_span, parse_target
 from kimisvc.records.problems import Problem
 from kimisvc.records.profile import Risk
@@ -65,6 +66,9 @@ def _window(text: str) -> str:
 def _profiles(names: list[Any]) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ValueError('is no list of profiles. Write it as ["baseline.toml", "ll_ring.toml"]')
+    for name in names:
+        if UNWRITABLE.search(name):
+            raise ValueError(f"has a control character in {name!r}, which no path here may have")
     return tuple(names)
 
 

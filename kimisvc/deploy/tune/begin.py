@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kimisvc.deploy.traffic import Traffic, traffic
 from kimisvc.deploy.tune.begun import left_to_its_gate
+from kimisvc.deploy.tune.leave import what_runs
 from kimisvc.deploy.tune.meanwhile import refuse_meanwhile
 from kimisvc.deploy.tune.plan import plan_from
 from kimisvc.deploy.tune.state import (
@@ -168,7 +169,7 @@ def cancel(box: Box) -> TuneState | None:
             begun = left_to_its_gate(box, state.pending) if state.pending else None
             trials = (*state.trials, begun) if begun else state.trials
             watch = f"kimisvc status --follow --instance {box.layout.instance}"
-            left = f"what runs is left to its gate: {watch}"
+            left = f"what runs is left to its gate: {watch}" if begun else what_runs(box)
             ended = Ended(box.now(), CANCELLED, "", left, int(ExitStatus.FAILED))
             state = replace(state, trials=trials, pending=None).saying(box.now(), CANCELLED)
             state = _kept(box, state, ended)

@@ -56,7 +56,7 @@ def leave(world: World, state: TuneState, stop: Stop) -> TuneState:
     if row.outcome == Outcome.INCONCLUSIVE.value:
         left = f"{stop.winner}, running but not proven this time: {row.reason}"
         return _end(box, state, why, stop.winner, left, ExitStatus.INCONCLUSIVE)
-    left = f"{stop.winner} was to be left in place and was not: {row.reason}; {_what_runs(box)}"
+    left = f"{stop.winner} was to be left in place and was not: {row.reason}; {what_runs(box)}"
     return _end(box, state, why, "", left, ExitStatus.NOT_RESTORED)
 
 
@@ -65,20 +65,18 @@ def _without_winner(world: World, state: TuneState, why: str) -> TuneState:
     box = world.means.box
     target, what = _fallback(box, state)
     if target is None:
-        nothing = f"nothing was ever accepted, so nothing is put back; {_what_runs(box)}"
+        nothing = f"nothing was ever accepted, so nothing is put back; {what_runs(box)}"
         return _end(box, state, why, "", nothing, ExitStatus.NOT_RESTORED)
     try:
         wish = wish_of(target, world)
     except KimisvcError as error:
-        lost = f"generation {target.label} is lost ({error.message}); {_what_runs(box)}"
+        lost = f"generation {target.label} is lost ({error.message}); {what_runs(box)}"
         return _end(box, state, why, "", lost, ExitStatus.NOT_RESTORED)
     state, row = _put_back(world, state, target.profile, wish)
     if row.outcome in RUNS:
         left = f"{target.profile}, {what}"
         return _end(box, state, why, "", left, ExitStatus.ROLLED_BACK)
-    left = (
-        f"{target.profile} was to be put back and was not proven: {row.reason}; {_what_runs(box)}"
-    )
+    left = f"{target.profile} was to be put back and was not proven: {row.reason}; {what_runs(box)}"
     return _end(box, state, why, "", left, ExitStatus.NOT_RESTORED)
 
 
@@ -123,8 +121,8 @@ def _restarts(box: Box, wish: Wish) -> bool:
         return True  # not known: then as if
 
 
-def _what_runs(box: Box) -> str:
-    """Say what runs now, and whether it was ever proven."""
+def what_runs(box: Box) -> str:
+    """Given a box, say what runs now, and whether it is accepted."""
     current = box.generations.sound_current()
     service = box.systemd.state(box.layout.units.service)
     if current is None:

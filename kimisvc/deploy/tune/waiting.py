@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimisvc.deploy.traffic import drain, in_use
+from kimisvc.deploy.traffic import Traffic, drain, in_use, traffic
 from kimisvc.deploy.tune.plan import back_seconds, needed
 from kimisvc.deploy.tune.state import TuneState, write_state
 from kimisvc.deploy.tune.window import parse_window, time_of_day
+from kimisvc.host import locks
+from kimisvc.profile.quantities import format_duration
 
 if TYPE_CHECKING:
     from kimisvc.deploy.tune.world import World
@@ -32,8 +34,13 @@ def wait_to_restart(world: World, state: TuneState, profile: Profile) -> TuneSta
         used = None if state.asked.drain_s is None else in_use(box, profile)
         if used is None:
             return state
-        began = box.clock()
-        drained = drain(world.means.api_of(used), patience, box.clock, box.sleep)
+        began, api = box.clock(), world.means.api_of(used)
+        if traffic(api, box.sleep) is not Traffic.NONE:
+            limit = f"requests to end, {format_duration(patience)} at most"
+            state = _say(world, state, f"waiting for {limit}")
+            locks.tell(box.layout.operator_lock, f"waits for {limit}")
+        drained = drain(api, patience, box.clock, box.sleep)
+        locks.tell(box.layout.operator_lock, "")
         patience = max(0.0, patience - (box.clock() - began))
         if _until_window(world, state, need):
             continue

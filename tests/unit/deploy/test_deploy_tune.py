@@ -266,6 +266,10 @@ def test_all_problems_of_a_plan_at_once(tmp_path: Path) -> None:
     }  # fmt: skip
     assert "Did you mean target?" in said["targt"][1]
     assert said["window"] == (7, '"night" is no window of time. Write it as 22:00-06:00')
+    path.write_text('profiles = ["a\\u0000b"]')
+    with pytest.raises(ProfileRefusedError) as caught:
+        read_plan(path, nobody)
+    assert "has a control character in 'a\\x00b'" in caught.value.problems[0].message
     path.write_text("profiles = [")
     with pytest.raises(ProfileRefusedError, match="1 problem"):
         read_plan(path, nobody)
@@ -442,6 +446,17 @@ def cancelled(box: Box, pending: Pending) -> TuneState:
     assert state == read_state(box.layout)
     assert state.pending is None
     return state
+
+
+def test_a_search_cancelled_before_its_start_leaves_nothing_to_a_gate(tmp_path: Path) -> None:
+    means, _ = cut_off(tmp_path, ())
+    box = replace(means.box, systemd=Stopping())  # type: ignore[arg-type]  # a stand-in
+    write_state(box.layout, replace(STATE, trials=(), pending=None))
+    state = cancel(box)
+    assert state is not None
+    assert state.ended is not None
+    assert "gate" not in state.ended.left
+    assert state.ended.left.startswith("generation 2 (ll), not accepted, is ")
 
 
 def test_a_start_that_a_cancelled_search_had_begun_is_told_and_counted(tmp_path: Path) -> None:

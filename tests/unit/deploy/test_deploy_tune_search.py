@@ -302,8 +302,10 @@ def test_each_restart_waits_for_requests_to_end(
     stage.begin(asked(search=Search.EXPLORE, max_starts=2, drain_s=600.0))
     stage.search(monkeypatch)
     assert [name for name, _ in stage.started] == ["base", "ll", "base"]
-    assert [at for _, at in stage.started] == api.looks[2::3]  # three quiet looks before each
-    assert len(api.looks) == 9
+    # Before each two looks for traffic, and as there is none, three quiet ones.
+    assert [at for _, at in stage.started] == api.looks[4::5]
+    assert len(api.looks) == 15
+    assert "waiting for requests" not in stage.box.layout.tune.read_text()
 
 
 @pytest.mark.parametrize(
@@ -328,6 +330,7 @@ def test_a_window_holds_after_requests_have_ended_too(
     assert begins <= at <= begins + 10
     told = any("not seen idle within" in text for _, text in state.log)
     assert told is (busy_h > drain_h)
+    assert any(text.startswith("waiting for requests to end, ") for _, text in state.log)
 
 
 def test_a_start_that_was_not_begun_waits_again(
