@@ -62,6 +62,37 @@ def test_a_record_comes_back_as_it_went(history: History) -> None:
     assert (start.load_s, start.vllm_version, start.ready_at) == (2160.0, "0.33.0", 2260.0)
 
 
+def spoil(history: History, statement: str) -> None:
+    """Change rows as a hand does, or a newer kimisvc."""
+    with history._writing() as db:  # noqa: SLF001 - nothing else would
+        db.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        "UPDATE verdicts SET notes = '{'",
+        "UPDATE verdicts SET notes = 5",
+        "UPDATE verdicts SET verdict = 'GREAT'",
+        "UPDATE verdicts SET decode_tok_s = 9e999",
+    ],
+)
+def test_a_row_that_cannot_be_read_is_damage_with_a_hint(history: History, spoiled: str) -> None:
+    history.add_record(RECORD, Accepted.YES)
+    spoil(history, spoiled)
+    with pytest.raises(KimisvcError, match="a row cannot be read") as caught:
+        history.verdicts()
+    assert caught.value.code == "history-unusable"
+    assert "move the file away" in caught.value.hint
+
+
+def test_a_run_that_no_gate_can_have_measured_is_damage(history: History) -> None:
+    history.add_record(RECORD, Accepted.YES)
+    spoil(history, "UPDATE samples SET decode_tok_s = 9e999")
+    with pytest.raises(KimisvcError, match="a row cannot be read"):
+        history.start_figures()
+
+
 def test_the_same_record_twice_is_once(history: History) -> None:
     history.add_record(RECORD, Accepted.YES)
     history.add_record(RECORD, Accepted.YES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimisvc.deploy.history.file import HistoryFile
 from kimisvc.deploy.history.queries import (
@@ -39,10 +39,13 @@ from kimisvc.deploy.history.rows import (
     verdict_row,
 )
 from kimisvc.deploy.history.schema import NEXT
+from kimisvc.errors import KimisvcError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
+
+Row = TypeVar("Row")
 
 
 class Reading:
@@ -67,7 +70,7 @@ class Reading:
     def start(self, invocation: str) -> StartRow | None:
         """Given an invocation, return its start; None if no gate has told of it."""
         rows = self._file.select(f"{START} WHERE invocation = ?", (invocation,))
-        return start_row(rows[0]) if rows else None
+        return next(iter(self._read(start_row, rows)), None)
 
     def applies(self, limit: int = 1000) -> tuple[ApplyRow, ...]:
         """Return the newest applies, newest first."""
@@ -102,7 +105,7 @@ class Reading:
             f"{CANARY} WHERE {which} AND sequence > ? ORDER BY sequence DESC LIMIT 1",
             (result.value, after),
         )
-        return canary_row(rows[0]) if rows else None
+        return next(iter(self._read(canary_row, rows)), None)
 
     def benches(self, after: int = 0, limit: int = 1000) -> tuple[BenchRow, ...]:
         """Given a sequence, return the benches that came after it, newest first."""
@@ -110,15 +113,15 @@ class Reading:
 
     def find_starts(self, which: Which) -> tuple[StartRow, ...]:
         """Return those of the starts, newest first."""
-        return tuple(map(start_row, self._find(START, which, at="started_at")))
+        return self._read(start_row, self._find(START, which, at="started_at"))
 
     def find_verdicts(self, which: Which) -> tuple[VerdictRow, ...]:
         """Return those of the verdicts, newest first."""
-        return tuple(map(verdict_row, self._find(VERDICT, which)))
+        return self._read(verdict_row, self._find(VERDICT, which))
 
     def find_applies(self, which: Which) -> tuple[ApplyRow, ...]:
         """Return those of the applies, newest first."""
-        return tuple(map(apply_row, self._find(APPLY, which)))
+        return self._read(apply_row, self._find(APPLY, which))
 
     def canary_counts(self) -> dict[str, int]:
         """Return how many canaries there ever were by result, those that were taken out as well."""
@@ -126,11 +129,11 @@ class Reading:
 
     def find_canaries(self, which: Which) -> tuple[CanaryRow, ...]:
         """Return those of the canaries, newest first."""
-        return tuple(map(canary_row, self._find(CANARY, which)))
+        return self._read(canary_row, self._find(CANARY, which))
 
     def find_benches(self, which: Which) -> tuple[BenchRow, ...]:
         """Return those of the benches, newest first."""
-        return tuple(map(bench_row, self._find(BENCH, which)))
+        return self._read(bench_row, self._find(BENCH, which))
 
     def find_rollbacks(self, which: Which) -> tuple[RollbackRow, ...]:
         """Return those of the rollbacks, newest first: from or to the generation, off the profile.
@@ -191,7 +194,23 @@ class Reading:
 
     def _figures(self, where: str, values: Sequence[str | int]) -> tuple[StartFigures, ...]:
         rows = self._file.select(FIGURES.format(where), tuple(values))
-        return tuple(figures_of(list(runs)) for _, runs in groupby(rows, key=lambda row: row[:10]))
+        starts = [list(runs) for _, runs in groupby(rows, key=lambda row: row[:10])]
+        return self._read(figures_of, starts)
+
+    def _read(self, read: Callable[[Any], Row], rows: Sequence[Any]) -> tuple[Row, ...]:
+        """Given how a row is read, and rows, return them read. Raise KimisvcError where one cannot be.
+
+        So one does that a newer kimisvc wrote, a hand, or a disk.
+        """
+        try:
+            return tuple(map(read, rows))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise KimisvcError(
+                "history-unusable",
+                f"{self._file.path}: a row cannot be read: {error}",
+                hint="was it written by a newer kimisvc? Else move the file away: generations and"
+                " the service do not depend on it",
+            ) from error
 
     def _find(self, query: str, which: Which, at: str = "at") -> list[Any]:
         narrowed = {

@@ -7,6 +7,7 @@ are told beside it, and only by the clock of their day.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -247,6 +248,13 @@ def apply_row(row: tuple[Any, ...]) -> ApplyRow:
     )  # fmt: skip
 
 
+def _finite(value: float) -> float:
+    """Given a figure, return it. Raise ValueError where no gate can have measured it."""
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no speed")
+    return value
+
+
 def verdict_row(row: tuple[Any, ...]) -> VerdictRow:
     """Given a row of `verdicts`, return it."""
     record, sequence, invocation, generation, profile, at, kind, reason, mean, low, high, *rest = (
@@ -256,7 +264,7 @@ def verdict_row(row: tuple[Any, ...]) -> VerdictRow:
     return VerdictRow(
         record, sequence, invocation, generation, profile, at,
         Verdict(VerdictKind(kind), reason),
-        None if mean is None else Interval(low, mean, high),
+        None if mean is None else Interval(*map(_finite, (low, mean, high))),
         ttft, engine, floor, goal, tuple(json.loads(notes)), bool(accepted),
     )  # fmt: skip
 
@@ -281,7 +289,7 @@ def figures_of(rows: list[tuple[Any, ...]]) -> StartFigures:
         known = {name: value for name, value in known.items() if name not in GATE_FACTS}
     return StartFigures(
         invocation=invocation, generation=generation, profile=profile, started_at=started_at,
-        verdict=VerdictKind(verdict), runs=tuple(row[10] for row in rows),
+        verdict=VerdictKind(verdict), runs=tuple(_finite(row[10]) for row in rows),
         prompt_tokens=int(statistics.median(row[11] for row in rows)), model=model,
         vllm_version=version or "", facts=known, sequence=sequence,
     )  # fmt: skip
