@@ -26,6 +26,7 @@ BEYOND = {
     # what no schema of one file can say, and why
     "context_too_short": "two keys together",
     "throughput_alone": "two keys together",
+    "executable_with_arguments": "blanks may be in a path: which are too many, two patterns tell",
     "extends_a_folder": "another file",
     "extends_a_file_with_problems": "another file",
     "extends_and_contradicts": "another file",
