@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kimisvc.deploy.generations import PROFILE
 from kimisvc.deploy.outcome import Outcome
 from kimisvc.deploy.plan import Action
+from kimisvc.deploy.restorable import proven
 from kimisvc.deploy.tune.state import Ended, Pending, TuneState, write_state
 from kimisvc.deploy.tune.trial import carry_out
 from kimisvc.deploy.tune.waiting import wait_to_restart
@@ -65,7 +66,7 @@ def _without_winner(world: World, state: TuneState, why: str) -> TuneState:
     box = world.means.box
     target, what = _fallback(box, state)
     if target is None:
-        nothing = f"nothing was ever accepted, so nothing is put back; {what_runs(box)}"
+        nothing = f"{_none_accepted(box)}, so nothing is put back; {what_runs(box)}"
         return _end(box, state, why, "", nothing, ExitStatus.NOT_RESTORED)
     try:
         wish = wish_of(target, world)
@@ -112,6 +113,15 @@ def _put_back(world: World, state: TuneState, name: str, wish: Wish) -> tuple[Tu
     began = Pending(name, box.history.sequence(), box.now())
     row = carry_out(world.means, replace(wish, actor=state.asked.acting), began, None)
     return replace(state, restoring_s=state.restoring_s + row.seconds), row
+
+
+def _none_accepted(box: Box) -> str:
+    """Say why no generation can be put back: none was ever accepted, or that is not known any more."""
+    try:
+        never = not proven(box)
+    except KimisvcError:
+        never = False
+    return "nothing was ever accepted" if never else "which generation was accepted is not known"
 
 
 def _restarts(box: Box, wish: Wish) -> bool:
