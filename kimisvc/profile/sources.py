@@ -32,7 +32,7 @@ _ODD_NAME = (
 class Source:
     """One file of a profile. `data` is None where it could not be read or parsed.
 
-    A problem of the file as a whole has a line of its own (0: none) and no key.
+    `faults` are those for which it has no data: each with a line (0: none), and a key where one is at fault.
     """
 
     file: Path

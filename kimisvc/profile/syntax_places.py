@@ -36,11 +36,8 @@ _SHAPE = re.compile(
 _HEADER = re.compile(rf"\[\[?[ \t]*(?P<key>{_KEY})[ \t]*\]\]?[ \t]*(?:#.*)?")
 _BEGINS = re.compile(rf"[ \t]*{_PART}[ \t.=]")
 _COMMENT = re.compile(r"(?:^|\s)#")
-_NAME = re.compile(
-    r"^[^\w\n]*(?:export\s+|set\s+)?([\w.-]+)|([\w.-]{1,80})(?=[\"']?\s*[=:])|(?<![\w-])--?([\w-]+)",
-    re.MULTILINE,
-)
-"""What may name the value that follows it, whatever sign is between them, or missing."""
+_WORD = re.compile(r"(?<![/\w.-])[\w.-]{1,80}|[\w.-]{1,80}(?=[\"']?\s*[=:])")
+"""What may name the value behind it, whatever stands before it and between the two; no part of a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +119,11 @@ def _read(whole: str, line: int, home: KeyPath, above: str) -> Statement:
     found = _SHAPE.fullmatch(written)
     if found is None:
         return Statement(line, home, at=at, above=above)
-    value = None if at is None else _COMMENT.split(found["value"], maxsplit=1)[0].strip()
+    value = _COMMENT.split(found["value"], maxsplit=1)[0].strip()
+    hidden = at is None and value  # nothing behind a name gives nothing away
     sign = f"{(found['shell'] or '').strip()} {found['sign']}".strip()
     path = (*home, *_parts(found["key"]))
-    return Statement(line, path, found["key"], sign, value, at, above)
+    return Statement(line, path, found["key"], sign, None if hidden else value, at, above)
 
 
 def _parts(key: str) -> KeyPath:
@@ -146,7 +144,6 @@ def holds_secret(text: str) -> bool:
     """Given lines that are no TOML, return whether they may hold a secret, by name or by looks.
 
     Stricter than for a value that was parsed: where a name ends and its value
-    begins is a guess here, so any name that secrets may have is enough.
+    begins is a guess here, so any word that may be the name of a secret is enough.
     """
-    names = [next(filter(None, groups), "") for groups in _NAME.findall(text)]
-    return looks_secret(text) or any(map(names_a_secret, names))
+    return looks_secret(text) or any(map(names_a_secret, _WORD.findall(text)))

@@ -17,7 +17,7 @@ from kimisvc.profile.lines import key_lines, line_of
 from kimisvc.profile.nearest import header
 from kimisvc.profile.problems import UNWRITABLE, Fault, key_name
 from kimisvc.profile.secret_signs import WHERE_TO
-from kimisvc.profile.settings import Kind
+from kimisvc.profile.settings import TABLES, Kind
 from kimisvc.profile.syntax_places import Statement, statement_at
 from kimisvc.profile.values import rule_of, toml
 from kimisvc.redaction import without_shapes
@@ -29,6 +29,8 @@ _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)",
 _LONGEST_SHOWN = 60
 _UNQUOTED_KINDS = {Kind.INTEGER, Kind.NUMBER, Kind.FLAG}
 _TYPOGRAPHIC = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"
+_ANOTHER = r"[\s;,][\w.-]+\s*="
+_ONE_A_LINE = "Each KEY = VALUE stands on a line of its own"
 _FORM = "those are KEY = VALUE, [table], or # and a comment"
 
 
@@ -121,14 +123,14 @@ def _twice(statement: Statement) -> str:
     first = line_of(path, lines)
     if not first:
         return ""
-    if statement.sign == "[":
+    if statement.sign == "[" and statement.above.split("\n")[first - 1].lstrip().startswith("["):
         if path == ("golden",):
             return (
                 f"is a second table of questions; the first is on line {first}. Each is [[golden]]"
             )
         name = header(key_name(path))
         return f"{name} is declared a second time; the first is on line {first}. Join the two"
-    if path not in lines and (*path, 0) not in lines:
+    if statement.sign == "[" or (path not in lines and (*path, 0) not in lines):
         return f"is set within what line {first} has set to something else"
     return f"is set a second time; the first is on line {first}. Keep one of the two"
 
@@ -149,6 +151,8 @@ def _open_string(statement: Statement) -> str:
 def _misfit(statement: Statement) -> str:
     """Where a file of a shell or YAML differs: `export A=b`, `a: b`, `a == b`."""
     value, (*shell, sign) = statement.value, statement.sign.split()
+    if not value and value is not None and statement.path[-1] in TABLES:
+        return f"begins a table: write [{statement.path[-1]}]"
     why = (
         f"{shell[0]} belongs to a shell"
         if shell
@@ -156,6 +160,8 @@ def _misfit(statement: Statement) -> str:
     )
     if value is None:
         return f"{why}: KEY = VALUE. But this line looks like a secret (not shown). {WHERE_TO}"
+    if value[:1] not in ('"', "'", "[", "{") and re.search(_ANOTHER, value):
+        return f"{why}. {_ONE_A_LINE}"
     try:
         tomllib.loads(f"x = {value}")
         mend = _as(statement, value)
@@ -177,7 +183,7 @@ def _typographic(statement: Statement) -> str:
 
 def _no_value(statement: Statement) -> str:
     row = statement.setting
-    hint = f"{statement.key} = {row.example}, for example" if row else f'{statement.key} = "..."'
+    hint = f"{statement.key} = {row.example}, for example" if row else "one in quotes"
     return f"has no value behind its =. Write {hint}, or leave the line out"
 
 
@@ -205,8 +211,24 @@ def _json(statement: Statement) -> str:
     return f"{_bare(value)} is JSON, and stands in single quotes: {mend}"
 
 
+def _several(statement: Statement) -> str:
+    return f"{_bare(statement.value or '')} holds more than one setting. {_ONE_A_LINE}"
+
+
+def _no_text(statement: Statement) -> str:
+    """What no quotes make right, where nobody knows what the option takes; the words of Python and YAML."""
+    value, table = statement.value or "", statement.table
+    if value in ("None", "null"):
+        return f"{value} is no value. Leave the line out"
+    if table != "args":
+        return ""
+    if value.lower() in ("yes", "no", "on", "off"):
+        return f"{value} is no TOML: write true or false for a flag, and quotes around a word"
+    return f"{_bare(value)} is no number of TOML: no %, no comma, nothing behind it"
+
+
 def _unquoted(statement: Statement) -> str:
-    value, row = statement.value or "", statement.setting
+    value, row = (statement.value or "").rstrip("\"'"), statement.setting
     mend = _quoted(statement, value)
     if mend:
         return f"{_bare(value)} is text and needs quotes: {mend}"
@@ -224,6 +246,8 @@ SLIPS: tuple[Slip, ...] = (
     Slip(_VALUE, "=", rf"[{_TYPOGRAPHIC}].+", _typographic),
     Slip(_VALUE, "=", "", _no_value),
     Slip(_VALUE, "=", "(?i)true|false|yes|no|on|off", _boolean),
+    Slip(_VALUE, "=", rf"[^\"'\[{{].*{_ANOTHER}.*", _several),
+    Slip(_VALUE, "=", r"None|null|(?i:yes|no|on|off)|[-+.]?\d[\d.,_]*\s*[%,;]?", _no_text),
     Slip(_VALUE, "=", r"[^\"'\[{].*", _unquoted),
 )  # fmt: skip
 """Every slip; the first that has something to say says it."""

@@ -30,6 +30,57 @@ def told(text: str) -> str:
 
 MEANT = [
     (
+        '[env]\nA: "b c=d"',
+        "2: env.A: TOML joins key and value by =, not by ':': A = \"b c=d\"",
+    ),
+    (
+        "[env]\nexport HF_HOME=/x VLLM_CACHE_ROOT=/y",
+        ("2: env.HF_HOME: export belongs to a shell. Each KEY = VALUE stands on a line of its own"),
+    ),
+    (
+        "[env]\nNCCL_PROTO=LL; NCCL_ALGO=Ring",
+        (
+            "2: env.NCCL_PROTO: LL; NCCL_ALGO=Ring holds more than one setting. Each KEY = VALUE"
+            " stands on a line of its own"
+        ),
+    ),
+    (
+        '[vllm]\nmodel = /models/m"',
+        '2: vllm.model: /models/m is text and needs quotes: model = "/models/m"',
+    ),
+    ("vllm:\n", "1: vllm: begins a table: write [vllm]"),
+    (
+        "[args]\nenforce-eager = yes",
+        ("2: args.enforce-eager: yes is true or false for a flag, and stands in quotes for a word"),
+    ),
+    (
+        "[args]\ngpu-memory-utilization = 90%",
+        (
+            "2: args.gpu-memory-utilization: 90% is no number of TOML: no %, no comma, nothing"
+            " behind it"
+        ),
+    ),
+    (
+        "[args]\nmax-model-len = 32,768",
+        ("2: args.max-model-len: 32,768 is no number of TOML: no %, no comma, nothing behind it"),
+    ),
+    (
+        "[args]\nmax-model-len = None",
+        "2: args.max-model-len: None is no value. Leave the line out",
+    ),
+    (
+        "[args]\nx = 1\n[args.x.y]\n",
+        "3: args.x.y: is set within what line 2 has set to something else",
+    ),
+    (
+        '[env]\nA = "1"\n[env.A]\n',
+        "3: env.A: is set within what line 2 has set to something else",
+    ),
+    (
+        "[env]\nHF_TOKEN =\n",
+        ("2: env.HF_TOKEN: has no value behind its =. Write one in quotes, or leave the line out"),
+    ),
+    (
         "[gate]\ndecode_tok_s = >20~25\nmax_ttft = 2",
         '2: gate.decode_tok_s: >20~25 is text and needs quotes: decode_tok_s = ">20~25"',
     ),
@@ -197,6 +248,9 @@ LEAKS = [
     f"[env]\nHF_TOKEN={SECRET}",
     f"[env]\nexport HF_TOKEN={SECRET}",
     f"[env]\nHF_TOKEN: {SECRET}",
+    f"[env]\nsetenv HF_TOKEN {SECRET}",
+    f"[env]\nENV HF_TOKEN {SECRET}",
+    f"[env]\ndeclare -x HF_TOKEN {SECRET}",
     f"[env]\nHF_TOKEN {SECRET}",
     f'[env]\nHF_TOKEN = "{SECRET}\nA = "1"\n',
     f"[env]\nHF_TOKEN = '{SECRET}",
