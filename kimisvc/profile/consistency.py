@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _UNIT_ENDINGS = ("-gate", "-rollback", "-canary", "-tune")
 _FIRST_FREE_PORT = 1024
-_ARGUMENTS = re.compile(r" serve$|/vllm serve | --[^/]*$")
+_ARGUMENTS = re.compile(r" serve$|/vllm serve |/vllm --?\w| --[^/]*$")
 """A command line where a program belongs; a folder may be called so, hardly ever a program."""
 NO_COUNTERS = "disable-log-stats"
 """The option of `vllm serve` under which it prints no counters of its engine."""

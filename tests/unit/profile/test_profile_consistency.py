@@ -48,6 +48,8 @@ def test_a_spoiled_key_is_not_judged_again(spoiled: tuple[str, str]) -> None:
     [
         ("/opt/vllm/bin/vllm serve", 1),
         ("/opt/vllm/bin/vllm --port 8001", 1),
+        ("/opt/vllm/bin/vllm --model /models/m", 1),
+        ("/opt/vllm/bin/vllm -tp 8", 1),
         ("/opt/vllm/bin/vllm serve /srv/models/m", 1),
         ("/opt/my vllm/bin/vllm", 0),
         ("/opt/vllm -- new/bin/vllm", 0),
