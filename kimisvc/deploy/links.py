@@ -34,7 +34,7 @@ def no_current(box: Box) -> tuple[str, ...]:
         where = f"{link} points at {link.readlink()}, which is no generation"
         return (f"{where}: {applying(box)}, or {_going_back(box)}",)
     if files.exists(link):
-        return (f"{link} is no symlink: {applying(box)}, or {_going_back(box)}, sets it aside",)
+        return (f"{link} is no symlink: {applying(box)}, or {_going_back(box)}, replaces it",)
     beside = f"{count} generation{'s' if count > 1 else ''}"
     if not files.exists(box.layout.installed(names.service)):
         begun = f"{beside} written, and none put in force: {names.service} is not installed"
