@@ -51,7 +51,10 @@ MEANT = [
     ("vllm:\n", "1: vllm: begins a table: write [vllm]"),
     (
         "[args]\nenforce-eager = yes",
-        ("2: args.enforce-eager: yes is true or false for a flag, and stands in quotes for a word"),
+        (
+            "2: args.enforce-eager: yes is no TOML: write true or false for a flag, and quotes"
+            " around a word"
+        ),
     ),
     (
         "[args]\ngpu-memory-utilization = 90%",
