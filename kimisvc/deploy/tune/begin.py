@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kimisvc.deploy.outcome import AT_WORK
 from kimisvc.deploy.traffic import Traffic, traffic
 from kimisvc.deploy.tune.begun import left_to_its_gate
 from kimisvc.deploy.tune.leave import what_runs
@@ -18,6 +19,7 @@ from kimisvc.deploy.tune.state import (
     Asked,
     Contender,
     Ended,
+    TrialRow,
     TuneState,
     forget_profiles,
     keep_profile,
@@ -168,13 +170,25 @@ def cancel(box: Box) -> TuneState | None:
         if state is not None and state.ended is None:
             begun = left_to_its_gate(box, state.pending) if state.pending else None
             trials = (*state.trials, begun) if begun else state.trials
-            watch = f"kimisvc status --follow --instance {box.layout.instance}"
-            left = f"what runs is left to its gate: {watch}" if begun else what_runs(box)
-            ended = Ended(box.now(), CANCELLED, "", left, int(ExitStatus.FAILED))
+            ended = Ended(box.now(), CANCELLED, "", _left(box, begun), int(ExitStatus.FAILED))
             state = replace(state, trials=trials, pending=None).saying(box.now(), CANCELLED)
             state = _kept(box, state, ended)
         remove_unit(box)
     return state
+
+
+def _left(box: Box, begun: TrialRow | None) -> str:
+    """What a search leaves that is cancelled: a gate at work, also that of what it was putting back."""
+    names = box.layout.units
+    try:
+        states = [box.systemd.state(one) for one in (names.service, names.gate, names.rollback)]
+        if not begun and not any(one.job or one.active_state in AT_WORK for one in states):
+            return what_runs(box)
+    except KimisvcError:
+        pass  # not known: who follows is told
+    return (
+        f"what runs is left to its gate: kimisvc status --follow --instance {box.layout.instance}"
+    )
 
 
 def _kept(box: Box, state: TuneState, ended: Ended) -> TuneState:

@@ -459,6 +459,26 @@ def test_a_search_cancelled_before_its_start_leaves_nothing_to_a_gate(tmp_path: 
     assert state.ended.left.startswith("generation 2 (ll), not accepted, is ")
 
 
+@pytest.mark.parametrize("unit", ["kimisvc-kimi.service", "kimisvc-kimi-gate.service"])
+def test_a_search_cancelled_while_it_puts_back_leaves_that_to_its_gate(
+    tmp_path: Path, unit: str
+) -> None:
+    """What is put back is no start of a candidate: only the units tell of it."""
+    means, _ = cut_off(tmp_path, ())
+
+    class Starting(Stopping):
+        def state(self, name: str) -> UnitState:
+            found = super().state(name)
+            return replace(found, active_state="activating") if name == unit else found
+
+    box = replace(means.box, systemd=Starting())  # type: ignore[arg-type]  # a stand-in
+    write_state(box.layout, replace(STATE, trials=(), pending=None))
+    state = cancel(box)
+    assert state is not None
+    assert state.ended is not None
+    assert state.ended.left.startswith("what runs is left to its gate: kimisvc status --follow")
+
+
 def test_a_start_that_a_cancelled_search_had_begun_is_told_and_counted(tmp_path: Path) -> None:
     means, _ = cut_off(tmp_path, ())
     state = cancelled(means.box, Pending("ll", 0, 940.0))
