@@ -17,7 +17,7 @@ from kimisvc.profile.lines import key_lines, line_of
 from kimisvc.profile.nearest import header
 from kimisvc.profile.problems import UNWRITABLE, Fault, key_name
 from kimisvc.profile.secret_signs import WHERE_TO
-from kimisvc.profile.settings import TABLES, Kind
+from kimisvc.profile.settings import FREE_TABLES, TABLES, Kind
 from kimisvc.profile.syntax_places import Statement, statement_at
 from kimisvc.profile.values import rule_of, toml
 from kimisvc.redaction import without_shapes
@@ -29,6 +29,7 @@ _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)",
 _LONGEST_SHOWN = 60
 _UNQUOTED_KINDS = {Kind.INTEGER, Kind.NUMBER, Kind.FLAG}
 _TYPOGRAPHIC = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"
+_TABLES = {(name,) for name in (*TABLES, *FREE_TABLES) if name}
 _ANOTHER = r"[\s;,][\w.-]+\s*="
 _ONE_A_LINE = "Each KEY = VALUE stands on a line of its own"
 _FORM = "those are KEY = VALUE, [table], or # and a comment"
@@ -120,6 +121,9 @@ def _quoted(statement: Statement, text: str) -> str:
 
 def _twice(statement: Statement) -> str:
     lines, path = key_lines(statement.above), statement.path
+    parts = [number for key, number in lines.items() if key[: len(path)] == path != key]
+    if path not in lines and parts and statement.sign == "=":
+        return f"is set as a whole, and line {min(parts)} has set a part of it. Write it in one way"
     first = line_of(path, lines)
     if not first:
         return ""
@@ -151,8 +155,8 @@ def _open_string(statement: Statement) -> str:
 def _misfit(statement: Statement) -> str:
     """Where a file of a shell or YAML differs: `export A=b`, `a: b`, `a == b`."""
     value, (*shell, sign) = statement.value, statement.sign.split()
-    if not value and value is not None and statement.path[-1] in TABLES:
-        return f"begins a table: write [{statement.path[-1]}]"
+    if value == "" and statement.path in _TABLES:
+        return f"begins a table: write {header(statement.key)}"
     why = (
         f"{shell[0]} belongs to a shell"
         if shell
@@ -224,7 +228,10 @@ def _no_text(statement: Statement) -> str:
         return ""
     if value.lower() in ("yes", "no", "on", "off"):
         return f"{value} is no TOML: write true or false for a flag, and quotes around a word"
-    return f"{_bare(value)} is no number of TOML: no %, no comma, nothing behind it"
+    return (
+        f"{_bare(value)} is no number of TOML: digits only, no 0 before them, and digits on both"
+        " sides of a point, as in 0.9"
+    )
 
 
 def _unquoted(statement: Statement) -> str:
@@ -247,7 +254,7 @@ SLIPS: tuple[Slip, ...] = (
     Slip(_VALUE, "=", "", _no_value),
     Slip(_VALUE, "=", "(?i)true|false|yes|no|on|off", _boolean),
     Slip(_VALUE, "=", rf"[^\"'\[{{].*{_ANOTHER}.*", _several),
-    Slip(_VALUE, "=", r"None|null|(?i:yes|no|on|off)|[-+.]?\d[\d.,_]*\s*[%,;]?", _no_text),
+    Slip(_VALUE, "=", r"None|null|(?i:yes|no|on|off)|[-+]?\.?\d[\d.,_]*\s*[%,;]?", _no_text),
     Slip(_VALUE, "=", r"[^\"'\[{].*", _unquoted),
 )  # fmt: skip
 """Every slip; the first that has something to say says it."""

@@ -49,6 +49,23 @@ MEANT = [
         '2: vllm.model: /models/m is text and needs quotes: model = "/models/m"',
     ),
     ("vllm:\n", "1: vllm: begins a table: write [vllm]"),
+    ("args:\n  max-model-len: 1024\n", "1: args: begins a table: write [args]"),
+    ("env:\n", "1: env: begins a table: write [env]"),
+    ("golden:\n", "1: golden: begins a table: write [[golden]]"),
+    (
+        '[args]\nport = 1\ncompilation-config.level = 3\ncompilation-config = "x"\n',
+        (
+            "4: args.compilation-config: is set as a whole, and line 3 has set a part of it."
+            " Write it in one way"
+        ),
+    ),
+    (
+        "[args]\ngpu-memory-utilization = +.9",
+        (
+            "2: args.gpu-memory-utilization: +.9 is no number of TOML: digits only, no 0 before"
+            " them, and digits on both sides of a point, as in 0.9"
+        ),
+    ),
     (
         "[args]\nenforce-eager = yes",
         (
@@ -59,13 +76,16 @@ MEANT = [
     (
         "[args]\ngpu-memory-utilization = 90%",
         (
-            "2: args.gpu-memory-utilization: 90% is no number of TOML: no %, no comma, nothing"
-            " behind it"
+            "2: args.gpu-memory-utilization: 90% is no number of TOML: digits only, no 0 before"
+            " them, and digits on both sides of a point, as in 0.9"
         ),
     ),
     (
         "[args]\nmax-model-len = 32,768",
-        ("2: args.max-model-len: 32,768 is no number of TOML: no %, no comma, nothing behind it"),
+        (
+            "2: args.max-model-len: 32,768 is no number of TOML: digits only, no 0 before them,"
+            " and digits on both sides of a point, as in 0.9"
+        ),
     ),
     (
         "[args]\nmax-model-len = None",
