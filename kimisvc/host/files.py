@@ -275,7 +275,7 @@ def sync_folder(path: Path) -> None:
 def switch_symlink(link: Path, target: str) -> None:
     """Given a symlink and its new target, switch it atomically. Raise HostError if that fails.
 
-    A folder in its place is set aside: what copies files without their links (cp -r, scp) leaves one.
+    A folder in its place is set aside: what copies files without their links (cp -rL, scp -r) leaves one.
     """
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     try:

@@ -239,7 +239,7 @@ def test_a_symlink_is_made_and_switched(tmp_path: Path) -> None:
 
 
 def test_a_folder_where_the_symlink_should_be_is_set_aside_whole(tmp_path: Path) -> None:
-    """As cp -r and scp leave one of a symlink to a folder."""
+    """As cp -rL and scp -r leave one of a symlink to a folder."""
     (tmp_path / "current").mkdir()
     (tmp_path / "current" / "manifest.json").write_text("{}")
     files.switch_symlink(tmp_path / "current", "x")
