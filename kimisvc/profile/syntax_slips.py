@@ -156,7 +156,7 @@ def _misfit(statement: Statement) -> str:
     """Where a file of a shell or YAML differs: `export A=b`, `a: b`, `a == b`."""
     value, (*shell, sign) = statement.value, statement.sign.split()
     if value == "" and statement.path in _TABLES:
-        return f"begins a table: write {header(statement.key)}"
+        return f"begins a table: write {header(str(statement.path[-1]))}"
     why = (
         f"{shell[0]} belongs to a shell"
         if shell
@@ -254,7 +254,7 @@ SLIPS: tuple[Slip, ...] = (
     Slip(_VALUE, "=", "", _no_value),
     Slip(_VALUE, "=", "(?i)true|false|yes|no|on|off", _boolean),
     Slip(_VALUE, "=", rf"[^\"'\[{{].*{_ANOTHER}.*", _several),
-    Slip(_VALUE, "=", r"None|null|(?i:yes|no|on|off)|[-+]?\.?\d[\d.,_]*\s*[%,;]?", _no_text),
+    Slip(_VALUE, "=", r"None|null|(?i:yes|no|on|off)|[-+]?(?:\d[\d,_]*\.?|\.\d)[\d,_]*\s*[%,;]?", _no_text),
     Slip(_VALUE, "=", r"[^\"'\[{].*", _unquoted),
 )  # fmt: skip
 """Every slip; the first that has something to say says it."""

@@ -51,6 +51,11 @@ MEANT = [
     ("vllm:\n", "1: vllm: begins a table: write [vllm]"),
     ("args:\n  max-model-len: 1024\n", "1: args: begins a table: write [args]"),
     ("env:\n", "1: env: begins a table: write [env]"),
+    ('"golden":\n', "1: golden: begins a table: write [[golden]]"),
+    (
+        "[args]\nx = 10.0.0.1",
+        '2: args.x: 10.0.0.1 is text and needs quotes: x = "10.0.0.1"',
+    ),
     ("golden:\n", "1: golden: begins a table: write [[golden]]"),
     (
         '[args]\nport = 1\ncompilation-config.level = 3\ncompilation-config = "x"\n',
