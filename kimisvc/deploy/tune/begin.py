@@ -180,15 +180,16 @@ def cancel(box: Box) -> TuneState | None:
 def _left(box: Box, begun: TrialRow | None) -> str:
     """What a search leaves that is cancelled: a gate at work, also that of what it was putting back."""
     names = box.layout.units
+    watch = f"kimisvc status --follow --instance {box.layout.instance}"
+    left = f"what runs is left to its gate: {watch}"
+    if begun:
+        return left
     try:
         states = [box.systemd.state(one) for one in (names.service, names.gate, names.rollback)]
-        if not begun and not any(one.job or one.active_state in AT_WORK for one in states):
-            return what_runs(box)
-    except KimisvcError:
-        pass  # not known: who follows is told
-    return (
-        f"what runs is left to its gate: kimisvc status --follow --instance {box.layout.instance}"
-    )
+        at_work = any(one.job or one.active_state in AT_WORK for one in states)
+        return left if at_work else what_runs(box)
+    except KimisvcError as error:
+        return f"what runs is not known: {error.message}"
 
 
 def _kept(box: Box, state: TuneState, ended: Ended) -> TuneState:

@@ -479,6 +479,21 @@ def test_a_search_cancelled_while_it_puts_back_leaves_that_to_its_gate(
     assert state.ended.left.startswith("what runs is left to its gate: kimisvc status --follow")
 
 
+def test_a_search_is_cancelled_though_nobody_can_say_what_runs(tmp_path: Path) -> None:
+    means, _ = cut_off(tmp_path, ())
+
+    class Silent(Stopping):
+        def state(self, name: str) -> UnitState:
+            raise HostError("systemd-timeout", f"{name}: no answer")
+
+    box = replace(means.box, systemd=Silent())  # type: ignore[arg-type]  # a stand-in
+    write_state(box.layout, replace(STATE, trials=(), pending=None))
+    state = cancel(box)
+    assert state is not None
+    assert state.ended is not None
+    assert state.ended.left == "what runs is not known: kimisvc-kimi.service: no answer"
+
+
 def test_a_start_that_a_cancelled_search_had_begun_is_told_and_counted(tmp_path: Path) -> None:
     means, _ = cut_off(tmp_path, ())
     state = cancelled(means.box, Pending("ll", 0, 940.0))
