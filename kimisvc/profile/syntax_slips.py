@@ -29,7 +29,7 @@ _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)",
 _LONGEST_SHOWN = 60
 _UNQUOTED_KINDS = {Kind.INTEGER, Kind.NUMBER, Kind.FLAG}
 _TYPOGRAPHIC = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"
-_TABLES = {(name,) for name in (*TABLES, *FREE_TABLES) if name}
+_TABLES = {name for name in (*TABLES, *FREE_TABLES) if name}
 _ANOTHER = r"[\s;,][\w.-]+\s*="
 _ONE_A_LINE = "Each KEY = VALUE stands on a line of its own"
 _FORM = "those are KEY = VALUE, [table], or # and a comment"
@@ -155,7 +155,8 @@ def _open_string(statement: Statement) -> str:
 def _misfit(statement: Statement) -> str:
     """Where a file of a shell or YAML differs: `export A=b`, `a: b`, `a == b`."""
     value, (*shell, sign) = statement.value, statement.sign.split()
-    if value == "" and statement.path in _TABLES:
+    named = statement.path[-1] in _TABLES and not statement.setting
+    if value == "" and named and statement.table not in FREE_TABLES:
         return f"begins a table: write {header(str(statement.path[-1]))}"
     why = (
         f"{shell[0]} belongs to a shell"

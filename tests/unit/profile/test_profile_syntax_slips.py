@@ -51,6 +51,7 @@ MEANT = [
     ("vllm:\n", "1: vllm: begins a table: write [vllm]"),
     ("args:\n  max-model-len: 1024\n", "1: args: begins a table: write [args]"),
     ("env:\n", "1: env: begins a table: write [env]"),
+    ("[vllm]\nargs:\n", "2: vllm.args: begins a table: write [args]"),
     ('"golden":\n', "1: golden: begins a table: write [[golden]]"),
     (
         "[args]\nx = 10.0.0.1",
